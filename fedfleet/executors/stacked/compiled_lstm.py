@@ -10,6 +10,7 @@ import torch
 from fedfleet.executors.stacked.products import kernel_for, lstm_kernel, packed, product
 
 _LEAST_OPERATIONS = 1 << 20  # of one client in one pass: below that, loading the compiler is not worth it
+_APART = 16  # numbers between the rows of gates: a page apart, they would fall onto the same lines of the cache
 
 
 def recurrence_for(x: torch.Tensor, w_hid: torch.Tensor) -> ModuleType | None:
@@ -27,15 +28,17 @@ class CompiledRecurrence(torch.autograd.Function):
         ctx: Any, x: torch.Tensor, w_in: torch.Tensor, w_hid: torch.Tensor, b_in: torch.Tensor, b_hid: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         (c, b, t, n), h, kernel = x.shape, w_hid.shape[2], lstm_kernel()
-        weights = torch.cat([w_in, w_hid, (b_in + b_hid).unsqueeze(2)], dim=2).transpose(1, 2)
         inputs = x.new_empty(c, t + 1, b, n + h + 1)
         inputs[:, :t, :, :n] = x.transpose(1, 2)
         inputs[:, 0, :, n:-1] = 0.0
         inputs[..., -1] = 1.0
-        gates, squashed, cells = x.new_empty(c, t, b, 4 * h), x.new_empty(c, t, b, h), x.new_empty(c, t + 1, b, h)
+        gates, squashed, cells = x.new_empty(c, t, b, 4 * h + _APART), x.new_empty(c, t, b, h), x.new_empty(c, t + 1, b, h)
         cells[:, 0] = 0.0
-        panels = packed(weights)
-        kernel.run(c, t, b, n + h + 1, h, *(v.data_ptr() for v in (inputs, panels, gates, cells, squashed)))
+        # What inputs make of the gates needs no step before it: one large product.
+        known = gates[..., : 4 * h].flatten(1, 2)
+        product(inputs[:, :t, :, :n].flatten(1, 2), w_in.transpose(1, 2), init=(b_in + b_hid).unsqueeze(1), out=known)
+        panels, row = packed(w_hid.transpose(1, 2)), gates.stride(2)
+        kernel.run(c, t, b, n + h + 1, h, *(v.data_ptr() for v in (inputs, panels, gates)), row, cells.data_ptr(), squashed.data_ptr())
         ctx.course = inputs, gates, squashed, cells
         ctx.save_for_backward(w_in, w_hid)
         out = inputs[:, 1:, :, n:-1].transpose(1, 2).contiguous()
@@ -52,12 +55,12 @@ class CompiledRecurrence(torch.autograd.Function):
         outer, grad_h, grad_cell = grad_outputs
         outer = outer if outer.stride(3) == 1 else outer.contiguous()
         state, panels = torch.stack([grad_h + outer[:, :, -1], grad_cell], 1), packed(w_hid)
-        addresses = (v.data_ptr() for v in (grads, cells, squashed, panels))
+        addresses = (grads.data_ptr(), grads.stride(2), *(v.data_ptr() for v in (cells, squashed, panels)))
         # [clients, batch, steps, hidden]: the strides of a client, a step, a sample.
         strides = outer.stride(0), outer.stride(2), outer.stride(1)
         lstm_kernel().run_back(c, t, b, h, *addresses, outer.data_ptr(), *strides, state.data_ptr())
         needs_x, *needs_weights = ctx.needs_input_grad
-        flat, down = grads.flatten(1, 2), None
+        flat, down = grads[..., : 4 * h].flatten(1, 2), None
         if needs_x:
             down = product(flat, w_in).unflatten(1, (t, b)).transpose(1, 2)
         if not any(needs_weights):

@@ -63,33 +63,38 @@ def _build_cell_back(context: Any, builder: Any, signature: Any, args: Any) -> A
     return context.get_dummy_value()
 
 
-@njit(types.void(*(_INT,) * 10), nogil=True, cache=True)
-def run(clients, steps, batch, width, hidden, inputs, panels, gates, cells, squashed):
+@njit(types.void(*(_INT,) * 11), nogil=True, cache=True)
+def run(clients, steps, batch, width, hidden, inputs, panels, gates, gate_row, cells, squashed):
     """All steps of every client.
 
     inputs [clients, steps + 1, batch, width] hold inputs, the output before them and 1; outputs are written to the next step.
-    panels are the weights [clients, .., width, 32]; gates [clients, steps, batch, 4 hidden]; cells [clients, steps + 1, batch,
-    hidden], the first of them given; squashed [clients, steps, batch, hidden].
+    panels are the recurrent weights [clients, .., hidden, 32]; gates [clients, steps, batch, gate_row], of which 4 hidden are used,
+    begin as what inputs and biases make of them; cells [clients, steps + 1, batch, hidden], the first of them given;
+    squashed [clients, steps, batch, hidden].
     """
     strips = (4 * hidden + 31) // 32
     first = width - hidden - 1  # where the output before lies
     for c in range(clients):
         for s in range(steps):
-            x, g = inputs + 4 * (c * (steps + 1) + s) * batch * width, gates + 16 * (c * steps + s) * batch * hidden
+            x, g = inputs + 4 * (c * (steps + 1) + s) * batch * width, gates + 4 * (c * steps + s) * batch * gate_row
             cell, tanh = cells + 4 * (c * (steps + 1) + s) * batch * hidden, squashed + 4 * (c * steps + s) * batch * hidden
-            for p in range(strips):
-                weights = panels + 128 * (c * strips + p) * width
-                strip(batch, x, width, 1, weights, 32, g + 128 * p, 4 * hidden, 0, 0, width, 4 * hidden - 32 * p, types.float32(1.0))
+            if s:
+                for p in range(strips):
+                    weights = panels + 128 * (c * strips + p) * hidden
+                    strip(
+                        batch, x + 4 * first, width, 1, weights, 32, g + 128 * p, gate_row, g + 128 * p, gate_row, hidden,
+                        4 * hidden - 32 * p, types.float32(1.0),
+                    )  # fmt: skip
             for row in range(batch):
                 for j in range(0, hidden, LANES):
                     unit = 4 * (row * hidden + j)
                     out = x + 4 * ((batch + row) * width + first + j)
                     after = cell + 4 * batch * hidden + unit
-                    _cell(g + 4 * (4 * row * hidden + j), cell + unit, after, tanh + unit, out, hidden, hidden - j)
+                    _cell(g + 4 * (row * gate_row + j), cell + unit, after, tanh + unit, out, hidden, hidden - j)
 
 
-@njit(types.void(*(_INT,) * 13), nogil=True, cache=True)
-def run_back(clients, steps, batch, hidden, gates, cells, squashed, panels, outer, outer_c, outer_s, outer_b, state):
+@njit(types.void(*(_INT,) * 14), nogil=True, cache=True)
+def run_back(clients, steps, batch, hidden, gates, gate_row, cells, squashed, panels, outer, outer_c, outer_s, outer_b, state):
     """All steps backwards: gates become their gradients before squashing.
 
     panels are the recurrent weights [clients, .., 4 hidden, 32]; `outer` the gradient of each step's output, read by its strides;
@@ -100,17 +105,17 @@ def run_back(clients, steps, batch, hidden, gates, cells, squashed, panels, oute
         dh, dc = state + 8 * c * batch * hidden, state + 4 * (2 * c + 1) * batch * hidden
         for back in range(steps):
             s = steps - 1 - back
-            g, cell = gates + 16 * (c * steps + s) * batch * hidden, cells + 4 * (c * (steps + 1) + s) * batch * hidden
+            g, cell = gates + 4 * (c * steps + s) * batch * gate_row, cells + 4 * (c * (steps + 1) + s) * batch * hidden
             tanh = squashed + 4 * (c * steps + s) * batch * hidden
             for row in range(batch):
                 for j in range(0, hidden, LANES):
                     unit = 4 * (row * hidden + j)
-                    _cell_back(g + 4 * (4 * row * hidden + j), cell + unit, tanh + unit, dh + unit, dc + unit, hidden, hidden - j)
+                    _cell_back(g + 4 * (row * gate_row + j), cell + unit, tanh + unit, dh + unit, dc + unit, hidden, hidden - j)
             if s:
                 init = outer + 4 * (c * outer_c + (s - 1) * outer_s)
                 for p in range(strips):
                     weights = panels + 512 * (c * strips + p) * hidden
                     strip(
-                        batch, g, 4 * hidden, 1, weights, 32, dh + 128 * p, hidden, init + 128 * p, outer_b, 4 * hidden,
+                        batch, g, gate_row, 1, weights, 32, dh + 128 * p, hidden, init + 128 * p, outer_b, 4 * hidden,
                         hidden - 32 * p, types.float32(1.0),
                     )  # fmt: skip

@@ -19,36 +19,37 @@ from numba.extending import intrinsic
 from fedfleet.executors.stacked.vector_code import LANES, VECTOR, WORD, VectorCode
 
 PANEL = 2 * LANES
+_SPAN = 256  # rows of b at a time: with them, a panel takes 32 KB
 
 
 @intrinsic(prefer_literal=True)
 def _tile(
-    typingctx: Any, rows: Any, a: Any, a_row: Any, a_k: Any, b: Any, b_k: Any, out: Any, out_row: Any, init: Any, init_row: Any,
+    typingctx: Any, rows: Any, vectors: Any, a: Any, a_row: Any, a_k: Any, b: Any, b_k: Any, out: Any, out_row: Any, init: Any, init_row: Any,
     k: Any, columns: Any, alpha: Any,
 ):  # fmt: skip
-    """`rows` x 32 of the output; `columns` of them are really there, and k is at least 1. `init` 0: nothing is added."""
+    """`rows` x `vectors` of the output; `columns` are really there, and k is at least 1. `init` 0: nothing is added."""
     del typingctx, a, a_row, a_k, b, b_k, out, out_row, init, init_row, k, columns, alpha
-    if not isinstance(rows, types.IntegerLiteral):
+    if not isinstance(rows, types.IntegerLiteral) or not isinstance(vectors, types.IntegerLiteral):
         return None
-    return types.void(rows, *(types.int64,) * 11, types.float32), _build_tile
+    return types.void(rows, vectors, *(types.int64,) * 11, types.float32), _build_tile
 
 
 def _build_tile(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    rows = signature.args[0].literal_value
-    a, a_row, a_k, b, b_k, out, out_row, init, init_row, k, columns, alpha = args[1:]
+    rows, vectors = (kind.literal_value for kind in signature.args[:2])
+    a, a_row, a_k, b, b_k, out, out_row, init, init_row, k, columns, alpha = args[2:]
     code, word = VectorCode(builder), lambda value: ir.Constant(WORD, value)
-    masks = [code.mask(columns), code.mask(builder.sub(columns, word(LANES)))]
+    masks = [code.mask(builder.sub(columns, word(LANES * v))) for v in range(vectors)]
     row_starts = [code.at(a, builder.mul(a_row, word(r))) for r in range(rows)]
     before, loop, after = builder.block, builder.append_basic_block("sum"), builder.append_basic_block("write")
     builder.branch(loop)
     builder.position_at_end(loop)
     count, a_offset, b_address = (builder.phi(WORD) for _ in range(3))
-    sums = [builder.phi(VECTOR) for _ in range(2 * rows)]
-    right = [code.load(code.at(b_address, LANES * v), masks[v]) for v in range(2)]
+    sums = [builder.phi(VECTOR) for _ in range(vectors * rows)]
+    right = [code.load(code.at(b_address, LANES * v), masks[v]) for v in range(vectors)]
     next_sums = []
     for r in range(rows):
         left = code.number(builder.add(row_starts[r], a_offset))
-        next_sums += [code.fma(left, right[v], sums[2 * r + v]) for v in range(2)]
+        next_sums += [code.fma(left, right[v], sums[vectors * r + v]) for v in range(vectors)]
     next_count = builder.add(count, word(1))
     starts = (word(0), word(0), b, *(code.zeros for _ in sums))
     steps = (next_count, code.at(a_offset, a_k), code.at(b_address, b_k), *next_sums)
@@ -58,7 +59,7 @@ def _build_tile(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     builder.cbranch(builder.icmp_signed("<", next_count, k), loop, after)
     builder.position_at_end(after)
     scale = code.splat(alpha)
-    places = [(r, v) for r in range(rows) for v in range(2)]
+    places = [(r, v) for r in range(rows) for v in range(vectors)]
     with builder.if_else(builder.icmp_signed("==", init, word(0))) as (fresh, added):
         with fresh:
             for (r, v), total in zip(places, next_sums, strict=True):
@@ -72,30 +73,40 @@ def _build_tile(context: Any, builder: Any, signature: Any, args: Any) -> Any:
 
 @njit(inline="never")
 def strip(m, a, a_m, a_k, b, b_k, out, out_m, init, init_m, k, columns, alpha):
-    """32 columns of one client's output, in tiles of 8 rows, and what is left in one of 12 or in smaller ones."""
+    """At most 32 columns of one client's output, in tiles of 8 rows, and what is left in one of 12 or in smaller ones."""
     done = 0
     while done < m:
         rows = m - done
         x, y, z = a + 4 * done * a_m, out + 4 * done * out_m, init + 4 * done * init_m if init else 0
-        if rows > 12 or rows == 8:
+        if columns <= LANES:
+            if rows >= 8:
+                rows = 8
+                _tile(8, 1, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
+            elif rows >= 4:
+                rows = 4
+                _tile(4, 1, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
+            else:
+                rows = 1
+                _tile(1, 1, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
+        elif rows > 12 or rows == 8:
             rows = 8
-            _tile(8, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
+            _tile(8, 2, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
         elif rows == 12:
-            _tile(12, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
+            _tile(12, 2, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
         elif rows >= 10:
             rows = 10
-            _tile(10, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
+            _tile(10, 2, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
         elif rows >= 6:
             rows = 6
-            _tile(6, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
+            _tile(6, 2, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
         elif rows >= 4:
             rows = 4
-            _tile(4, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
+            _tile(4, 2, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
         elif rows >= 2:
             rows = 2
-            _tile(2, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
+            _tile(2, 2, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
         else:
-            _tile(1, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
+            _tile(1, 2, x, a_m, a_k, b, b_k, y, out_m, z, init_m, k, columns, alpha)
         done += rows
 
 
@@ -106,14 +117,16 @@ _INT, _F = types.int64, types.float32
 def multiply(
     clients, m, n, k, a, a_c, a_m, a_k, b, b_c, b_panel, b_k, out, out_c, out_m, init, init_c, init_m, alpha
 ):
-    """All clients' products; b is read in panels of 32 columns."""
+    """All clients' products; b is read in panels of 32 columns, so many rows at a time that they stay in the first cache."""
     for c in range(clients):
-        for p in range(0, (n + 31) // 32):
-            first = init + 4 * (c * init_c + 32 * p) if init else 0
-            strip(
-                m, a + 4 * c * a_c, a_m, a_k, b + 4 * (c * b_c + p * b_panel), b_k, out + 4 * (c * out_c + 32 * p), out_m,
-                first, init_m, k, n - 32 * p, alpha,
-            )
+        for p in range((n + 31) // 32):
+            to = out + 4 * (c * out_c + 32 * p)
+            for s in range(0, k, _SPAN):
+                first, first_m = (to, out_m) if s else (init + 4 * (c * init_c + 32 * p) if init else 0, init_m)
+                strip(
+                    m, a + 4 * (c * a_c + s * a_k), a_m, a_k, b + 4 * (c * b_c + p * b_panel + s * b_k), b_k, to, out_m,
+                    first, first_m, min(_SPAN, k - s), n - 32 * p, alpha,
+                )  # fmt: skip
 
 
 @njit(types.void(types.float32[:, :, :, ::1], types.Array(types.float32, 3, "A")), nogil=True, cache=True)

@@ -32,6 +32,15 @@ def lstm_kernel() -> Any:
     return kernel
 
 
+def attention_kernel(*tensors: torch.Tensor) -> Any:
+    """The compiled attention, if it can work on these tensors; None where it cannot."""
+    if kernel_for(*tensors) is None:
+        return None
+    from fedfleet.executors.stacked import attention_kernel as kernel
+
+    return kernel
+
+
 def kernel_for(*tensors: torch.Tensor) -> ModuleType | None:
     """The kernel, if it can work on these tensors."""
     plain = all(v.device.type == "cpu" and v.dtype == torch.float32 for v in tensors)

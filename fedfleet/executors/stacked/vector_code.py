@@ -93,6 +93,10 @@ class VectorCode:
         """2 sigmoid(2x) - 1."""
         return self.fma(self.constant(2.0), self.sigmoid(self.builder.fadd(x, x)), self.constant(-1.0))
 
+    def largest(self, x: Any, y: Any) -> Any:
+        """The larger one in every lane."""
+        return self._two("llvm.maxnum.v16f32", x, y)
+
     def _two(self, name: str, x: Any, y: Any) -> Any:
         return self.builder.call(self._function(ir.FunctionType(VECTOR, [VECTOR] * 2), name), [x, y])
 
