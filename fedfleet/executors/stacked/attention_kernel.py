@@ -117,7 +117,10 @@ def attend_back(grad, q, k, v, grad_q, grad_k, grad_v, weights, scale):
                 for e in range(width):
                     asking[e, i] = grad[n, h, i, e]
             here = weights.ctypes.data + 4 * (n * heads + h) * places * row
-            outer, questions = grad.ctypes.data + n * grad.strides[0] + h * grad.strides[1], q.ctypes.data + n * q.strides[0] + h * q.strides[1]
+            outer, questions = (
+                grad.ctypes.data + n * grad.strides[0] + h * grad.strides[1],
+                q.ctypes.data + n * q.strides[0] + h * q.strides[1],
+            )
             keys, values = k.ctypes.data + n * k.strides[0] + h * k.strides[1], v.ctypes.data + n * v.strides[0] + h * v.strides[1]
             to_k = grad_k.ctypes.data + n * grad_k.strides[0] + h * grad_k.strides[1]
             to_v = grad_v.ctypes.data + n * grad_v.strides[0] + h * grad_v.strides[1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fedfleet.executors.stacked.products import kernel_for, lstm_kernel, packed, product
+from fedfleet.executors.stacked.products import client_step, kernel_for, lstm_kernel, packed, product
 
 _LEAST_OPERATIONS = 1 << 20  # of one client in one pass: below that, loading the compiler is not worth it
 _APART = 16  # numbers between the rows of gates: a page apart, they would fall onto the same lines of the cache
@@ -37,8 +37,11 @@ class CompiledRecurrence(torch.autograd.Function):
         # What inputs make of the gates needs no step before it: one large product.
         known = gates[..., : 4 * h].flatten(1, 2)
         product(inputs[:, :t, :, :n].flatten(1, 2), w_in.transpose(1, 2), init=(b_in + b_hid).unsqueeze(1), out=known)
-        panels, row = packed(w_hid.transpose(1, 2)), gates.stride(2)
-        kernel.run(c, t, b, n + h + 1, h, *(v.data_ptr() for v in (inputs, panels, gates)), row, cells.data_ptr(), squashed.data_ptr())
+        panels = packed(w_hid.transpose(1, 2))
+        kernel.run(
+            c, t, b, n + h + 1, h, inputs.data_ptr(), panels.data_ptr(), client_step(panels), gates.data_ptr(), gates.stride(2),
+            cells.data_ptr(), squashed.data_ptr(),
+        )  # fmt: skip
         ctx.course = inputs, gates, squashed, cells
         ctx.save_for_backward(w_in, w_hid)
         out = inputs[:, 1:, :, n:-1].transpose(1, 2).contiguous()
@@ -55,10 +58,10 @@ class CompiledRecurrence(torch.autograd.Function):
         outer, grad_h, grad_cell = grad_outputs
         outer = outer if outer.stride(3) == 1 else outer.contiguous()
         state, panels = torch.stack([grad_h + outer[:, :, -1], grad_cell], 1), packed(w_hid)
-        addresses = (grads.data_ptr(), grads.stride(2), *(v.data_ptr() for v in (cells, squashed, panels)))
-        # [clients, batch, steps, hidden]: the strides of a client, a step, a sample.
-        strides = outer.stride(0), outer.stride(2), outer.stride(1)
-        lstm_kernel().run_back(c, t, b, h, *addresses, outer.data_ptr(), *strides, state.data_ptr())
+        lstm_kernel().run_back(
+            c, t, b, h, grads.data_ptr(), grads.stride(2), cells.data_ptr(), squashed.data_ptr(), panels.data_ptr(), client_step(panels),
+            outer.data_ptr(), outer.stride(0), outer.stride(2), outer.stride(1), state.data_ptr(),
+        )  # fmt: skip
         needs_x, *needs_weights = ctx.needs_input_grad
         flat, down = grads[..., : 4 * h].flatten(1, 2), None
         if needs_x:

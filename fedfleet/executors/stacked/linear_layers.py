@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from fedfleet.executors.stacked.fused_step import Move
-from fedfleet.executors.stacked.products import product
+from fedfleet.executors.stacked.products import is_worth_compiling, kernel_for, packed, product, product_of_panels
 
 IN_CACHE = 1 << 14  # weights of one client
 
@@ -49,6 +49,7 @@ class PastSteps:
     grads: torch.Tensor
     used: int = 0
     steps: int = 0
+    panels: torch.Tensor | None = None  # the weights with which all began, as the compiled product reads them
 
 
 class SelfUpdatingLayer(Protocol):
@@ -101,7 +102,7 @@ class Linear(nn.Module):
                 out = (x.reshape(-1, x.shape[2]) @ self.weight[0].T).reshape(*x.shape[:2], -1)
                 return out if self.bias is None else out + self.bias.unsqueeze(1)
             return product(x, self.weight.transpose(1, 2), init=None if self.bias is None else self.bias.unsqueeze(1))
-        out = (x.reshape(-1, x.shape[2]) @ self.weight[0].T).reshape(*x.shape[:2], -1)
+        out = self._shared_product(x).reshape(*x.shape[:2], -1)
         out = self._minus_past(out, x, past.inputs, past.grads)
         return out if self.bias is None else out.add_(self.bias.unsqueeze(1))
 
@@ -110,8 +111,18 @@ class Linear(nn.Module):
         past = self.past
         if past is None:
             return product(grad, self.weight)
-        down = (grad.reshape(-1, grad.shape[2]) @ self.weight[0]).reshape(*grad.shape[:2], -1)
+        down = product(grad.reshape(1, -1, grad.shape[2]), self.weight[:1]).reshape(*grad.shape[:2], -1)
         return self._minus_past(down, grad, past.grads, past.inputs)
+
+    def _shared_product(self, x: torch.Tensor) -> torch.Tensor:
+        """x times the weights with which all began, which are laid out once in a pass."""
+        past, rows, (_, out, width) = self.past, x.reshape(1, -1, x.shape[2]), self.weight.shape
+        assert past is not None
+        if kernel_for(x, self.weight) is None or not is_worth_compiling(rows.shape[1], width, out):
+            return rows[0] @ self.weight[0].T
+        if past.panels is None:
+            past.panels = packed(self.weight[:1].transpose(1, 2))
+        return product_of_panels(rows, past.panels, out)
 
     def _minus_past(self, out: torch.Tensor, x: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         """What was made with the shared beginning, corrected by the steps since: a out - (x left') c right."""
@@ -152,11 +163,11 @@ class Linear(nn.Module):
         move, grads, inputs = self._move, past.grads[:, : past.used], past.inputs[:, : past.used]
         if move.plain:
             assert isinstance(move.rate, float)
-            self.weight = torch.baddbmm(self.weight, grads.transpose(1, 2), inputs, alpha=-move.rate)
+            self.weight = product(grads.transpose(1, 2), inputs, init=self.weight, alpha=-move.rate)
             return
         share, weights = move.coefficients(past.steps, past.used // max(past.steps, 1))
         base = self.weight * share.reshape(-1, 1, 1) if move.decay else self.weight
-        self.weight = torch.baddbmm(base, (grads * weights.unsqueeze(2)).transpose(1, 2), inputs, alpha=-1.0)
+        self.weight = product((grads * weights.unsqueeze(2)).transpose(1, 2), inputs, init=base, alpha=-1.0)
 
     def _begin_past(self, x: torch.Tensor) -> None:
         """At the first step from a shared beginning: keep a past if it is smaller than the weights, else make them now."""

@@ -27,7 +27,9 @@ def _build_cell(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     code = VectorCode(builder)
     mask = code.mask(columns)
     places = [code.at(gates, builder.mul(hidden, ir.Constant(WORD, k))) for k in range(4)]
-    i, f, g, o = (squash(code.load(p, mask)) for p, squash in zip(places, (code.sigmoid, code.sigmoid, code.tanh, code.sigmoid), strict=True))
+    i, f, g, o = (
+        squash(code.load(p, mask)) for p, squash in zip(places, (code.sigmoid, code.sigmoid, code.tanh, code.sigmoid), strict=True)
+    )
     cell = code.fma(f, code.load(before, mask), builder.fmul(i, g))
     tanh = code.tanh(cell)
     for value, place in zip((i, f, g, o, cell, tanh, builder.fmul(o, tanh)), (*places, after, squashed, out), strict=True):
@@ -63,12 +65,12 @@ def _build_cell_back(context: Any, builder: Any, signature: Any, args: Any) -> A
     return context.get_dummy_value()
 
 
-@njit(types.void(*(_INT,) * 11), nogil=True, cache=True)
-def run(clients, steps, batch, width, hidden, inputs, panels, gates, gate_row, cells, squashed):
+@njit(types.void(*(_INT,) * 12), nogil=True, cache=True)
+def run(clients, steps, batch, width, hidden, inputs, panels, panels_c, gates, gate_row, cells, squashed):
     """All steps of every client.
 
     inputs [clients, steps + 1, batch, width] hold inputs, the output before them and 1; outputs are written to the next step.
-    panels are the recurrent weights [clients, .., hidden, 32]; gates [clients, steps, batch, gate_row], of which 4 hidden are used,
+    panels are the recurrent weights [clients, .., hidden, 32], panels_c apart; gates [clients, steps, batch, gate_row], of which 4 hidden are used,
     begin as what inputs and biases make of them; cells [clients, steps + 1, batch, hidden], the first of them given;
     squashed [clients, steps, batch, hidden].
     """
@@ -80,7 +82,7 @@ def run(clients, steps, batch, width, hidden, inputs, panels, gates, gate_row, c
             cell, tanh = cells + 4 * (c * (steps + 1) + s) * batch * hidden, squashed + 4 * (c * steps + s) * batch * hidden
             if s:
                 for p in range(strips):
-                    weights = panels + 128 * (c * strips + p) * hidden
+                    weights = panels + 4 * (c * panels_c + 32 * p * hidden)
                     strip(
                         batch, x + 4 * first, width, 1, weights, 32, g + 128 * p, gate_row, g + 128 * p, gate_row, hidden,
                         4 * hidden - 32 * p, types.float32(1.0),
@@ -93,11 +95,11 @@ def run(clients, steps, batch, width, hidden, inputs, panels, gates, gate_row, c
                     _cell(g + 4 * (row * gate_row + j), cell + unit, after, tanh + unit, out, hidden, hidden - j)
 
 
-@njit(types.void(*(_INT,) * 14), nogil=True, cache=True)
-def run_back(clients, steps, batch, hidden, gates, gate_row, cells, squashed, panels, outer, outer_c, outer_s, outer_b, state):
+@njit(types.void(*(_INT,) * 15), nogil=True, cache=True)
+def run_back(clients, steps, batch, hidden, gates, gate_row, cells, squashed, panels, panels_c, outer, outer_c, outer_s, outer_b, state):
     """All steps backwards: gates become their gradients before squashing.
 
-    panels are the recurrent weights [clients, .., 4 hidden, 32]; `outer` the gradient of each step's output, read by its strides;
+    panels are the recurrent weights [clients, .., 4 hidden, 32], panels_c apart; `outer` the gradient of each step's output, read by its strides;
     state [clients, 2, batch, hidden] the gradients of the last output, with the last of `outer`, and of the last cell.
     """
     strips = (hidden + 31) // 32
@@ -114,7 +116,7 @@ def run_back(clients, steps, batch, hidden, gates, gate_row, cells, squashed, pa
             if s:
                 init = outer + 4 * (c * outer_c + (s - 1) * outer_s)
                 for p in range(strips):
-                    weights = panels + 512 * (c * strips + p) * hidden
+                    weights = panels + 4 * (c * panels_c + 128 * p * hidden)
                     strip(
                         batch, g, gate_row, 1, weights, 32, dh + 128 * p, hidden, init + 128 * p, outer_b, 4 * hidden,
                         hidden - 32 * p, types.float32(1.0),

@@ -20,6 +20,7 @@ from fedfleet.executors.stacked.vector_code import LANES, VECTOR, WORD, VectorCo
 
 PANEL = 2 * LANES
 _SPAN = 256  # rows of b at a time: with them, a panel takes 32 KB
+_BLOCK = 96  # rows of the output at a time: each may lie on another page of memory
 
 
 @intrinsic(prefer_literal=True)
@@ -114,24 +115,23 @@ _INT, _F = types.int64, types.float32
 
 
 @njit(types.void(*(_INT,) * 18, _F), nogil=True, cache=True)
-def multiply(
-    clients, m, n, k, a, a_c, a_m, a_k, b, b_c, b_panel, b_k, out, out_c, out_m, init, init_c, init_m, alpha
-):
+def multiply(clients, m, n, k, a, a_c, a_m, a_k, b, b_c, b_panel, b_k, out, out_c, out_m, init, init_c, init_m, alpha):
     """All clients' products; b is read in panels of 32 columns, so many rows at a time that they stay in the first cache."""
     for c in range(clients):
-        for p in range((n + 31) // 32):
-            to = out + 4 * (c * out_c + 32 * p)
-            for s in range(0, k, _SPAN):
-                first, first_m = (to, out_m) if s else (init + 4 * (c * init_c + 32 * p) if init else 0, init_m)
-                strip(
-                    m, a + 4 * (c * a_c + s * a_k), a_m, a_k, b + 4 * (c * b_c + p * b_panel + s * b_k), b_k, to, out_m,
-                    first, first_m, min(_SPAN, k - s), n - 32 * p, alpha,
-                )  # fmt: skip
+        for r in range(0, m, _BLOCK):
+            for p in range((n + 31) // 32):
+                to = out + 4 * (c * out_c + r * out_m + 32 * p)
+                for s in range(0, k, _SPAN):
+                    first, first_m = (to, out_m) if s else (init + 4 * (c * init_c + r * init_m + 32 * p) if init else 0, init_m)
+                    strip(
+                        min(_BLOCK, m - r), a + 4 * (c * a_c + r * a_m + s * a_k), a_m, a_k, b + 4 * (c * b_c + p * b_panel + s * b_k),
+                        b_k, to, out_m, first, first_m, min(_SPAN, k - s), n - 32 * p, alpha,
+                    )  # fmt: skip
 
 
 @njit(types.void(types.float32[:, :, :, ::1], types.Array(types.float32, 3, "A")), nogil=True, cache=True)
 def pack(panels, b):
-    """[clients, k, n] as panels [clients, n / 32, k, 32], whatever its strides; what lies beyond the last column stays as it was."""
+    """[clients, k, n] as panels [clients, n / 32, k, 32], whatever its strides; beyond the last column nothing is written."""
     for c in range(len(b)):
         for p in range(panels.shape[1]):
             for j in range(min(32, b.shape[2] - 32 * p)):

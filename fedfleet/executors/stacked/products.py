@@ -59,20 +59,32 @@ def product(
 
     Every operand may be a view, or one for all clients; `init` is [clients, 1 or m, n], and may be `out`.
     """
-    m, k, n = a.shape[1], a.shape[2], b.shape[2]
+    (c, m, k), n = a.shape, b.shape[2]
+    # The kernel reads addresses, and would read beyond what does not fit.
+    fits = b.shape[:2] == (c, k) and (out is None or out.shape == (c, m, n))
+    if not fits or (init is not None and (len(init) not in (1, c) or init.shape[1] not in (1, m) or init.shape[2] != n)):
+        raise ValueError(f"a product of {list(a.shape)} and {list(b.shape)} does not fit")
     reads_rows = b.stride(2) == 1
     kernel = None
     if is_worth_compiling(m, k, n) and (reads_rows or m >= _LEAST_ROWS_TO_PACK) and not _needs_autograd(a, b, init):
-        kernel = kernel_for(a, b, *([init] if init is not None else []))
+        side_by_side = all(v is None or v.stride(2) == 1 for v in (init, out))
+        kernel = kernel_for(*(v for v in (a, b, init, out) if v is not None)) if side_by_side else None
     if kernel is None:
         return _torch_product(a, b, init, alpha, out)
-    out = a.new_empty(len(a), m, n) if out is None else out
+    out = a.new_empty(c, m, n) if out is None else out
     if reads_rows and b.stride(1) % 1024:  # rows that lie a page apart would fall onto the same lines of the cache
         _multiply(kernel, a, b, (b.stride(0), kernel.PANEL, b.stride(1)), out, init, alpha)
     else:
-        panels = packed(b)
-        each = 0 if len(panels) == 1 else panels.stride(0)
-        _multiply(kernel, a, panels, (each, panels.stride(1), kernel.PANEL), out, init, alpha)
+        _multiply_panels(kernel, a, packed(b), out, init, alpha)
+    return out
+
+
+def product_of_panels(a: torch.Tensor, panels: torch.Tensor, columns: int) -> torch.Tensor:
+    """a times what `packed` has laid out, which has so many columns."""
+    kernel, out = kernel_for(a, panels), a.new_empty(len(a), a.shape[1], columns)
+    if kernel is None or a.shape[2] != panels.shape[2] or len(panels) not in (1, len(a)) or -(-columns // 32) != panels.shape[1]:
+        raise ValueError(f"a product of {list(a.shape)} and panels {list(panels.shape)} does not fit")
+    _multiply_panels(kernel, a, panels, out, None, 1.0)
     return out
 
 
@@ -102,6 +114,17 @@ def packed(b: torch.Tensor) -> torch.Tensor:
     return panels
 
 
+def _multiply_panels(
+    kernel: ModuleType, a: torch.Tensor, panels: torch.Tensor, out: torch.Tensor, init: torch.Tensor | None, alpha: float
+) -> None:
+    _multiply(kernel, a, panels, (client_step(panels), panels.stride(1), kernel.PANEL), out, init, alpha)
+
+
+def client_step(stack: torch.Tensor) -> int:
+    """From one client to the next; 0 where one stands for all."""
+    return stack.stride(0) if len(stack) > 1 else 0
+
+
 def _multiply(
     kernel: ModuleType, a: torch.Tensor, b: torch.Tensor, steps: tuple[int, int, int], out: torch.Tensor,
     init: torch.Tensor | None, alpha: float,
@@ -110,7 +133,7 @@ def _multiply(
     (c, m, k), n = a.shape, out.shape[2]
     start = (0, 0, 0)
     if init is not None:
-        start = init.data_ptr(), init.stride(0) if len(init) > 1 else 0, init.stride(1) if init.shape[1] > 1 else 0
+        start = init.data_ptr(), client_step(init), init.stride(1) if init.shape[1] > 1 else 0
     kernel.multiply(
         c, m, n, k, a.data_ptr(), *a.stride(), b.data_ptr(), *steps, out.data_ptr(), *out.stride()[:2], *start, alpha
     )  # fmt: skip

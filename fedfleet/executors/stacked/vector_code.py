@@ -75,7 +75,9 @@ class VectorCode:
         """e^x, to about the last bit; of what is too large or too small for it, the largest or the smallest."""
         b = self.builder
         power = b.fmul(x, self.constant(_LOG2_E))
-        power = self._two("llvm.maxnum.v16f32", self._two("llvm.minnum.v16f32", power, self.constant(_LARGEST)), self.constant(-_LARGEST))
+        power = self._two(
+            "llvm.maxnum.v16f32", self._two("llvm.minnum.v16f32", power, self.constant(_LARGEST)), self.constant(-_LARGEST)
+        )
         whole = b.call(self._function(ir.FunctionType(VECTOR, [VECTOR]), "llvm.rint.v16f32"), [power])
         rest, result = b.fsub(power, whole), self.constant(_POWERS[-1])
         for coefficient in _POWERS[-2::-1]:

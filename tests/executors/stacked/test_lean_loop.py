@@ -136,7 +136,7 @@ def test_threads_change_no_bit_and_leave_torchs_own_as_they_were():
     begun = [prepare_job(job) for job in jobs_with(task, local, (9, 20, 3, 8))]
     x, y = torch.from_numpy(task.dataset.x), torch.from_numpy(task.dataset.y)
     before = torch.get_num_threads()
-    result = [train_in_loop(task, begun, x, y, threads) for threads in (1, 2)]
+    result = [train_in_loop(task, begun, x, y, threads, lambda _, trained: trained) for threads in (1, 2)]
     assert torch.get_num_threads() == before
     for one, other in zip(*result, strict=True):
         assert all(torch.equal(v, other.update[n]) for n, v in one.update.items())
