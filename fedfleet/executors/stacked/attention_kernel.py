@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false
 """The compiled attention of short sequences: one head after the other, its scores in a core's first cache.
 
 Scores stand with the places that look in columns, so that a softmax runs down the lanes of vectors, with no sum across them.
@@ -75,67 +76,67 @@ def _build_softmax_back(context: Any, builder: Any, signature: Any, args: Any) -
     return context.get_dummy_value()
 
 
+@njit
+def _head(x, n, h):
+    """Where a head of a sample lies."""
+    return x.ctypes.data + n * x.strides[0] + h * x.strides[1]
+
+
+@njit
+def _wide_product(m, a, a_m, a_k, b, out, row, k, columns, alpha):
+    """alpha a b, both b and the output with rows as long as scores have them."""
+    for p in range(0, columns, PANEL):
+        strip(m, a, a_m, a_k, b + 4 * p, row, out + 4 * p, row, 0, 0, k, columns - p, alpha)
+
+
 @njit(types.void(_HEADS, _HEADS, _HEADS, _HEADS, _SCORES, _INT, types.float32), nogil=True, cache=True)
 def attend(q, k, v, out, weights, causal, scale):
     """The outputs of all heads, and the weights with which they were made; the last strides of k and v are 1."""
     samples, heads, places, width = q.shape
-    row = weights.shape[3]
-    asking, columns = np.empty((width, row), np.float32), np.empty((width, row), np.float32)
+    row, k_row, v_row = weights.shape[3], k.strides[2] // 4, v.strides[2] // 4
+    turned, ends = np.empty((width, row), np.float32), np.empty((width, row), np.float32)
     for n in range(samples):
         for h in range(heads):
+            scores = weights.ctypes.data + 4 * (n * heads + h) * places * row
             for i in range(places):
                 for e in range(width):
-                    asking[e, i] = q[n, h, i, e]
-            here = weights.ctypes.data + 4 * (n * heads + h) * places * row
-            keys, values = k.ctypes.data + n * k.strides[0] + h * k.strides[1], v.ctypes.data + n * v.strides[0] + h * v.strides[1]
-            for p in range(0, places, PANEL):
-                strip(
-                    places, keys, k.strides[2] // 4, 1, asking.ctypes.data + 4 * p, row, here + 4 * p, row, 0, 0, width, places - p, scale
-                )  # fmt: skip
+                    turned[e, i] = q[n, h, i, e]
+            _wide_product(places, _head(k, n, h), k_row, 1, turned.ctypes.data, scores, row, width, places, scale)
             for p in range(0, places, LANES):
-                _softmax(here + 4 * p, row, places, places - p, p, causal)
-            for p in range(0, places, PANEL):
-                strip(
-                    width, values, 1, v.strides[2] // 4, here + 4 * p, row, columns.ctypes.data + 4 * p, row, 0, 0, places, places - p, _ONE
-                )  # fmt: skip
+                _softmax(scores + 4 * p, row, places, places - p, p, causal)
+            _wide_product(width, _head(v, n, h), 1, v_row, scores, ends.ctypes.data, row, places, places, _ONE)
             for i in range(places):
                 for e in range(width):
-                    out[n, h, i, e] = columns[e, i]
+                    out[n, h, i, e] = ends[e, i]
 
 
 @njit(types.void(*(_HEADS,) * 7, _SCORES, types.float32), nogil=True, cache=True)
 def attend_back(grad, q, k, v, grad_q, grad_k, grad_v, weights, scale):
-    """The gradients of all heads; all last strides are 1, and width is at most 32."""
+    """The gradients of all heads; all last strides are 1, and a head is at most 32 wide."""
     samples, heads, places, width = q.shape
-    row = weights.shape[3]
-    asking, columns = np.empty((width, row), np.float32), np.empty((width, row), np.float32)
-    scores = np.empty((places, row), np.float32)
-    inside = scores.ctypes.data
+    row, q_row, k_row, v_row, grad_row = (
+        weights.shape[3],
+        q.strides[2] // 4,
+        k.strides[2] // 4,
+        v.strides[2] // 4,
+        grad.strides[2] // 4,
+    )
+    turned, ends = np.empty((width, row), np.float32), np.empty((width, row), np.float32)
+    inside = np.empty((places, row), np.float32)
+    change = inside.ctypes.data
     for n in range(samples):
         for h in range(heads):
+            scores = weights.ctypes.data + 4 * (n * heads + h) * places * row
             for i in range(places):
                 for e in range(width):
-                    asking[e, i] = grad[n, h, i, e]
-            here = weights.ctypes.data + 4 * (n * heads + h) * places * row
-            outer, questions = (
-                grad.ctypes.data + n * grad.strides[0] + h * grad.strides[1],
-                q.ctypes.data + n * q.strides[0] + h * q.strides[1],
-            )
-            keys, values = k.ctypes.data + n * k.strides[0] + h * k.strides[1], v.ctypes.data + n * v.strides[0] + h * v.strides[1]
-            to_k = grad_k.ctypes.data + n * grad_k.strides[0] + h * grad_k.strides[1]
-            to_v = grad_v.ctypes.data + n * grad_v.strides[0] + h * grad_v.strides[1]
-            for p in range(0, places, PANEL):
-                strip(
-                    places, values, v.strides[2] // 4, 1, asking.ctypes.data + 4 * p, row, inside + 4 * p, row, 0, 0, width, places - p, _ONE
-                )  # fmt: skip
+                    turned[e, i] = grad[n, h, i, e]
+            _wide_product(places, _head(v, n, h), v_row, 1, turned.ctypes.data, change, row, width, places, _ONE)
             for p in range(0, places, LANES):
-                _softmax_back(here + 4 * p, inside + 4 * p, row, places, places - p)
-            for p in range(0, places, PANEL):
-                strip(
-                    width, keys, 1, k.strides[2] // 4, inside + 4 * p, row, columns.ctypes.data + 4 * p, row, 0, 0, places, places - p, scale
-                )  # fmt: skip
+                _softmax_back(scores + 4 * p, change + 4 * p, row, places, places - p)
+            _wide_product(width, _head(k, n, h), 1, k_row, change, ends.ctypes.data, row, places, places, scale)
             for i in range(places):
                 for e in range(width):
-                    grad_q[n, h, i, e] = columns[e, i]
-            strip(places, inside, row, 1, questions, q.strides[2] // 4, to_k, grad_k.strides[2] // 4, 0, 0, places, width, scale)
-            strip(places, here, row, 1, outer, grad.strides[2] // 4, to_v, grad_v.strides[2] // 4, 0, 0, places, width, _ONE)
+                    grad_q[n, h, i, e] = ends[e, i]
+            to_k, to_v = _head(grad_k, n, h), _head(grad_v, n, h)
+            strip(places, change, row, 1, _head(q, n, h), q_row, to_k, grad_k.strides[2] // 4, 0, 0, places, width, scale)
+            strip(places, scores, row, 1, _head(grad, n, h), grad_row, to_v, grad_v.strides[2] // 4, 0, 0, places, width, _ONE)

@@ -1,7 +1,7 @@
 """Convolutions of a stack on a CPU: one client after the other, by the library's own kernels, channels last.
 
-Those kernels come near a core's peak at one client's batch, if what they read lies with its channels last; then nothing is gained by
-merging clients. With channels first the same library takes up to ten times as long where there are few channels, and so does
+Those kernels come near a core's peak at one client's batch, if what they read lies with its channels last; then nothing is gained
+by merging clients. With channels first the same library takes up to ten times as long where there are few channels, and so does
 pooling behind it.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def channels_last(x: torch.Tensor) -> torch.Tensor:
     """[n, channels, h, w] with the channels of a place side by side; the strides say so even where there is one channel."""
-    n, c, h, w = x.shape
+    c, h, w = x.shape[1:]
     wanted = (h * w * c, 1, w * c, c)
     if x.stride() == wanted:
         return x

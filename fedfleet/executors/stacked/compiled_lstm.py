@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fedfleet.executors.stacked.products import client_step, kernel_for, lstm_kernel, packed, product
+from fedfleet.executors.stacked.products import client_step, kernel_for, lstm_kernel, panels_of, product
 
 _LEAST_OPERATIONS = 1 << 20  # of one client in one pass: below that, loading the compiler is not worth it
 _APART = 16  # numbers between the rows of gates: a page apart, they would fall onto the same lines of the cache
@@ -37,7 +37,7 @@ class CompiledRecurrence(torch.autograd.Function):
         # What inputs make of the gates needs no step before it: one large product.
         known = gates[..., : 4 * h].flatten(1, 2)
         product(inputs[:, :t, :, :n].flatten(1, 2), w_in.transpose(1, 2), init=(b_in + b_hid).unsqueeze(1), out=known)
-        panels = packed(w_hid.transpose(1, 2))
+        panels = panels_of(w_hid.transpose(1, 2))
         kernel.run(
             c, t, b, n + h + 1, h, inputs.data_ptr(), panels.data_ptr(), client_step(panels), gates.data_ptr(), gates.stride(2),
             cells.data_ptr(), squashed.data_ptr(),
@@ -57,10 +57,10 @@ class CompiledRecurrence(torch.autograd.Function):
         (c, t, b, h), n = squashed.shape, w_in.shape[2]
         outer, grad_h, grad_cell = grad_outputs
         outer = outer if outer.stride(3) == 1 else outer.contiguous()
-        state, panels = torch.stack([grad_h + outer[:, :, -1], grad_cell], 1), packed(w_hid)
+        state, panels = torch.stack([grad_h + outer[:, :, -1], grad_cell], 1), panels_of(w_hid)
         lstm_kernel().run_back(
-            c, t, b, h, grads.data_ptr(), grads.stride(2), cells.data_ptr(), squashed.data_ptr(), panels.data_ptr(), client_step(panels),
-            outer.data_ptr(), outer.stride(0), outer.stride(2), outer.stride(1), state.data_ptr(),
+            c, t, b, h, grads.data_ptr(), grads.stride(2), cells.data_ptr(), squashed.data_ptr(), panels.data_ptr(),
+            client_step(panels), outer.data_ptr(), outer.stride(0), outer.stride(2), outer.stride(1), state.data_ptr(),
         )  # fmt: skip
         needs_x, *needs_weights = ctx.needs_input_grad
         flat, down = grads[..., : 4 * h].flatten(1, 2), None

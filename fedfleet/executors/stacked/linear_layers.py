@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from fedfleet.executors.stacked.fused_step import Move
-from fedfleet.executors.stacked.products import is_worth_compiling, kernel_for, packed, product, product_of_panels
+from fedfleet.executors.stacked.products import is_worth_compiling, kernel_for, panels_of, product, product_of_panels
 
 IN_CACHE = 1 << 14  # weights of one client
 
@@ -121,7 +121,7 @@ class Linear(nn.Module):
         if kernel_for(x, self.weight) is None or not is_worth_compiling(rows.shape[1], width, out):
             return rows[0] @ self.weight[0].T
         if past.panels is None:
-            past.panels = packed(self.weight[:1].transpose(1, 2))
+            past.panels = panels_of(self.weight[:1].transpose(1, 2))
         return product_of_panels(rows, past.panels, out)
 
     def _minus_past(self, out: torch.Tensor, x: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

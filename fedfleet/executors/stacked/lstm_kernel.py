@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false
 """The compiled recurrence of an LSTM: all steps of one client after the other, its gates and its state in a core's cache."""
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ def run(clients, steps, batch, width, hidden, inputs, panels, panels_c, gates, g
     """All steps of every client.
 
     inputs [clients, steps + 1, batch, width] hold inputs, the output before them and 1; outputs are written to the next step.
-    panels are the recurrent weights [clients, .., hidden, 32], panels_c apart; gates [clients, steps, batch, gate_row], of which 4 hidden are used,
-    begin as what inputs and biases make of them; cells [clients, steps + 1, batch, hidden], the first of them given;
-    squashed [clients, steps, batch, hidden].
+    panels are the recurrent weights [clients, .., hidden, 32], panels_c apart. gates [clients, steps, batch, gate_row], of which
+    4 hidden are used, begin as what inputs and biases make of them. cells [clients, steps + 1, batch, hidden], the first of them
+    given; squashed [clients, steps, batch, hidden].
     """
     strips = (4 * hidden + 31) // 32
     first = width - hidden - 1  # where the output before lies
@@ -96,10 +97,13 @@ def run(clients, steps, batch, width, hidden, inputs, panels, panels_c, gates, g
 
 
 @njit(types.void(*(_INT,) * 15), nogil=True, cache=True)
-def run_back(clients, steps, batch, hidden, gates, gate_row, cells, squashed, panels, panels_c, outer, outer_c, outer_s, outer_b, state):
+def run_back(
+    clients, steps, batch, hidden, gates, gate_row, cells, squashed, panels, panels_c, outer, outer_c, outer_s, outer_b, state
+):
     """All steps backwards: gates become their gradients before squashing.
 
-    panels are the recurrent weights [clients, .., 4 hidden, 32], panels_c apart; `outer` the gradient of each step's output, read by its strides;
+    panels are the recurrent weights [clients, .., 4 hidden, 32], panels_c apart; `outer` the gradient of each step's output, read
+    by its strides;
     state [clients, 2, batch, hidden] the gradients of the last output, with the last of `outer`, and of the last cell.
     """
     strips = (hidden + 31) // 32

@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false
 """The compiled product of small matrices, one pair for each client, at the speed of a core's widest vectors.
 
     out[c] = init[c] + alpha a[c] b[c]
@@ -25,8 +26,8 @@ _BLOCK = 96  # rows of the output at a time: each may lie on another page of mem
 
 @intrinsic(prefer_literal=True)
 def _tile(
-    typingctx: Any, rows: Any, vectors: Any, a: Any, a_row: Any, a_k: Any, b: Any, b_k: Any, out: Any, out_row: Any, init: Any, init_row: Any,
-    k: Any, columns: Any, alpha: Any,
+    typingctx: Any, rows: Any, vectors: Any, a: Any, a_row: Any, a_k: Any, b: Any, b_k: Any, out: Any, out_row: Any, init: Any,
+    init_row: Any, k: Any, columns: Any, alpha: Any,
 ):  # fmt: skip
     """`rows` x `vectors` of the output; `columns` are really there, and k is at least 1. `init` 0: nothing is added."""
     del typingctx, a, a_row, a_k, b, b_k, out, out_row, init, init_row, k, columns, alpha
@@ -120,13 +121,12 @@ def multiply(clients, m, n, k, a, a_c, a_m, a_k, b, b_c, b_panel, b_k, out, out_
     for c in range(clients):
         for r in range(0, m, _BLOCK):
             for p in range((n + 31) // 32):
-                to = out + 4 * (c * out_c + r * out_m + 32 * p)
+                to, columns, rows = out + 4 * (c * out_c + r * out_m + 32 * p), n - 32 * p, min(_BLOCK, m - r)
+                first, first_m = init + 4 * (c * init_c + r * init_m + 32 * p) if init else 0, init_m
                 for s in range(0, k, _SPAN):
-                    first, first_m = (to, out_m) if s else (init + 4 * (c * init_c + r * init_m + 32 * p) if init else 0, init_m)
-                    strip(
-                        min(_BLOCK, m - r), a + 4 * (c * a_c + r * a_m + s * a_k), a_m, a_k, b + 4 * (c * b_c + p * b_panel + s * b_k),
-                        b_k, to, out_m, first, first_m, min(_SPAN, k - s), n - 32 * p, alpha,
-                    )  # fmt: skip
+                    x, y = a + 4 * (c * a_c + r * a_m + s * a_k), b + 4 * (c * b_c + p * b_panel + s * b_k)
+                    strip(rows, x, a_m, a_k, y, b_k, to, out_m, first, first_m, min(_SPAN, k - s), columns, alpha)
+                    first, first_m = to, out_m
 
 
 @njit(types.void(types.float32[:, :, :, ::1], types.Array(types.float32, 3, "A")), nogil=True, cache=True)

@@ -75,12 +75,12 @@ def product(
     if reads_rows and b.stride(1) % 1024:  # rows that lie a page apart would fall onto the same lines of the cache
         _multiply(kernel, a, b, (b.stride(0), kernel.PANEL, b.stride(1)), out, init, alpha)
     else:
-        _multiply_panels(kernel, a, packed(b), out, init, alpha)
+        _multiply_panels(kernel, a, panels_of(b), out, init, alpha)
     return out
 
 
 def product_of_panels(a: torch.Tensor, panels: torch.Tensor, columns: int) -> torch.Tensor:
-    """a times what `packed` has laid out, which has so many columns."""
+    """a times what `panels_of` has laid out, which has so many columns."""
     kernel, out = kernel_for(a, panels), a.new_empty(len(a), a.shape[1], columns)
     if kernel is None or a.shape[2] != panels.shape[2] or len(panels) not in (1, len(a)) or -(-columns // 32) != panels.shape[1]:
         raise ValueError(f"a product of {list(a.shape)} and panels {list(panels.shape)} does not fit")
@@ -99,12 +99,12 @@ def _torch_product(
         return torch.bmm(a, b) if out is None else torch.bmm(a, b, out=out)
     if init is None:
         return torch.bmm(a, b).mul_(alpha)
-    if out is init:
+    if out is not None and out is init:
         return out.baddbmm_(a, b, alpha=alpha)
     return torch.baddbmm(init, a, b, alpha=alpha) if out is None else torch.baddbmm(init, a, b, alpha=alpha, out=out)
 
 
-def packed(b: torch.Tensor) -> torch.Tensor:
+def panels_of(b: torch.Tensor) -> torch.Tensor:
     """[clients, k, n] in panels of 32 columns, [clients, n / 32, k, 32]; one for all clients where that is what it is."""
     kernel = kernel_for(b)
     assert kernel is not None

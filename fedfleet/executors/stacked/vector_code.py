@@ -72,7 +72,7 @@ class VectorCode:
         return self.builder.call(self._function(ir.FunctionType(VECTOR, [VECTOR] * 3), "llvm.fma.v16f32"), [a, b, c])
 
     def exp(self, x: Any) -> Any:
-        """e^x, to about the last bit; of what is too large or too small for it, the largest or the smallest."""
+        """e^x, to about the last bit; at most 2^126, at least 2^-126; what is not a number stays so."""
         b = self.builder
         power = b.fmul(x, self.constant(_LOG2_E))
         power = self._two(
@@ -84,7 +84,7 @@ class VectorCode:
             result = self.fma(result, rest, self.constant(coefficient))
         exponent = b.add(b.fptosi(whole, _INTEGERS), ir.Constant(_INTEGERS, [127] * LANES))
         scale = b.bitcast(b.shl(exponent, ir.Constant(_INTEGERS, [23] * LANES)), VECTOR)
-        return b.fmul(result, scale)
+        return b.select(b.fcmp_unordered("uno", x, x), x, b.fmul(result, scale))
 
     def sigmoid(self, x: Any) -> Any:
         """1 / (1 + e^-x)."""
