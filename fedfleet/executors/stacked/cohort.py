@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from fedfleet.executors.client_half import (
     prepare_job,
     second_model_stages,
 )
+from fedfleet.executors.stacked.device_sums import changes, floating_names
 from fedfleet.executors.stacked.lean_loop import train_in_loop, use_one_kernel_thread
 from fedfleet.executors.stacked.placement import Place, stage_data
 from fedfleet.executors.stacked.schedule import Schedule, chunks, plan_stage
@@ -48,6 +50,9 @@ def prepare_jobs(jobs: Sequence[Job]) -> tuple[list[int], list[PreparedJob]]:
             ready.append(prepare_job(jobs[i]))
     return stackable, ready
 
+
+# Where updates are added up in place their norms are found on the way; reports of the same clients must say the same.
+SUMMED = replace(TORCH, norms=lambda update, clients: changes(update, None, floating_names(update), clients)[1])
 
 Trained = tuple[list[int], list[PreparedJob], TrainedStack]  # places in the cohort, the clients that stand there, their stack
 
@@ -135,7 +140,8 @@ def train_stack(place: Place, twin: Twin, group: list[PreparedJob]) -> TrainedSt
     for number, _ in second_stages:
         second = _train_one_stage(place, twin, group, number, (second, start, visible_carry, {})).end
     assert tallies is not None
-    return TrainedStack(TORCH, start, current, tallies, carry, second if second_stages else side_model)
+    arrays = SUMMED if place.adds_up and place.device.type == "cpu" else TORCH
+    return TrainedStack(arrays, start, current, tallies, carry, second if second_stages else side_model)
 
 
 def _train_one_stage(

@@ -205,6 +205,11 @@ class DeviceSums:
         return head
 
 
+def floating_names(tensors: Tensors) -> list[str]:
+    """The leaves that are averaged."""
+    return [n for n, v in tensors.items() if v.is_floating_point()]
+
+
 def changes(end: Tensors, start: Tensors | None, names: Sequence[str], clients: int) -> tuple[np.ndarray, np.ndarray]:
     """The largest change of each leaf and client, [leaves, clients], and how far each client went in all, [clients]."""
     filled = [n for n in names if end[n][0].numel()]

@@ -26,10 +26,9 @@ from fedfleet.executors.client_half import (
 from fedfleet.executors.gather import fold_in_order, stat_columns
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.cohort import refusal_reason, train_stacks, use_stacks
-from fedfleet.executors.stacked.device_sums import DeviceSums, changes
+from fedfleet.executors.stacked.device_sums import DeviceSums, changes, floating_names
 from fedfleet.executors.stacked.placement import Place, open_place
 from fedfleet.executors.stacked.stacked_model import Twin
-from fedfleet.executors.stacked.sum_loops import COMPILE_MIN_ELEMENTS
 from fedfleet.executors.tensor_stacks import TORCH, Tensors, device_slots
 from fedfleet.tasks.scores import Measuring, needs_measures, sample_counts, sample_losses, spread_tensor
 
@@ -76,7 +75,7 @@ def executor_at(place: Place) -> Executor:
 
     # Reports of small models cost less than the extra passes over a whole stack; elsewhere they would have to cross a bus.
     name = f"stacked-{place.form}"
-    device_fold = fold if place.device.type != "cpu" or place.largest_leaf >= COMPILE_MIN_ELEMENTS else None
+    device_fold = fold if place.adds_up and (place.form == "merged" or place.device.type == "cpu") else None
     return Executor(name, train, evaluate, device_fold, notes=tuple(place.notes), warnings=remarks, together=True)
 
 
@@ -204,7 +203,7 @@ def _stack_uploads(group: list[PreparedJob], trained: TrainedStack, names: list[
             weights = np.array([weight_of(prepared.job, local) for prepared in group])
             return end, start, (weights, {}, peaks), norms
         before_hooks = stack_update(group, trained)
-        floating = [n for n, v in before_hooks.update.items() if v.is_floating_point()]
+        floating = floating_names(before_hooks.update)
         peaks, norms = changes(before_hooks.update, None, floating, len(group))
         uploads = apply_hooks_and_codec(group, before_hooks, TORCH)
         if local.after or local.up is not None or floating != names:

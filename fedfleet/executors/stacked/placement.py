@@ -13,6 +13,7 @@ from fedfleet.executors.hardware import keep_large_blocks, require_cuda
 from fedfleet.executors.stacked.cuda_graph import CudaGraphs
 from fedfleet.executors.stacked.schedule import Schedule
 from fedfleet.executors.stacked.stacked_model import CannotStack, Tensors, Twin, check_twin, make_twin
+from fedfleet.executors.stacked.sum_loops import COMPILE_MIN_ELEMENTS
 from fedfleet.tasks.narrow_models import at_width
 
 
@@ -32,7 +33,7 @@ class Place:
     graphs: CudaGraphs | None = None
     uploaded: tuple[Tree, Tensors] | None = None
     notes: list[str] = field(default_factory=list)
-    largest_leaf: int = 0  # elements of the model's largest tensor
+    adds_up: bool = False  # are updates added up where they are?
     streamed: bool = False  # do the stacks bring their rows along?
     computed: int = 0  # samples that went through the stacks, padding included
     real: int = 0
@@ -85,7 +86,7 @@ def open_place(task: Task, *, device: str, threads: int, form: str, tf32: bool, 
         _max_clients(task, target),
         graph_cache,
         notes=notes,
-        largest_leaf=max((np.size(v) for v in task.init(0).values()), default=0),
+        adds_up=target.type != "cpu" or max((np.size(v) for v in task.init(0).values()), default=0) >= COMPILE_MIN_ELEMENTS,
         streamed=streamed,
     )
 

@@ -106,6 +106,32 @@ def test_sums_that_noise_will_be_added_to_are_not_divided_on_the_device():
     assert all(part.final_mean is None for part in sums.close().sums.values())
 
 
+@pytest.mark.parametrize("name", FOLDS)
+def test_sums_of_two_threads_together_have_the_same_bits(name):
+    fold, apart = FOLDS[name], []
+    update = {"a": torch.from_numpy(drawn(1, CLIENTS, 3, 2)), "b": torch.from_numpy(drawn(2, CLIENTS, 4, scale=1e-3))}
+    for places in ([0, 3, 1], [4, 2]):
+        sums, part = DeviceSums(fold, fold.like(SERVER), CPU), {n: v[places] for n, v in update.items()}
+        entries = [fold.enter(WEIGHTS[c], {"steps": 2.0 + c}, Context(c % 3, 1.0, c, task=c)) for c in places]
+        peaks, _ = changes(part, None, list(sums.scales), len(places))
+        sums.add(part, None, [WEIGHTS[c] for c in places], entries, peaks)
+        apart.append(sums)
+    apart[0].absorb(apart[1])
+    _, wanted, _ = both_ways(fold)
+    mine = aggregation.finish(fold, apart[0].close())
+    assert (mine and bits(mine)) == (wanted and bits(wanted))
+
+
+def test_two_threads_that_weigh_too_much_together_are_full():
+    fold = replace(PLAIN, total_weight=5.0)
+    both = [DeviceSums(fold, fold.like(SERVER), CPU) for _ in range(2)]
+    part = {"a": torch.zeros(1, 3, 2), "b": torch.zeros(1, 4)}
+    for sums in both:
+        sums.add(part, None, [3.0], [Entry(3.0)], np.zeros((2, 1)))
+    both[0].absorb(both[1])
+    assert both[0].full
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2e3], ids=str)
 @pytest.mark.parametrize("name", ["the mean", "parts per element", "two limbs", "factors, weights, names"])
 def test_a_refused_client_weighs_nothing_and_is_refused_in_the_same_words(name, bad):

@@ -37,6 +37,7 @@ from tests.executors.cohorts import (
     apart,
     compare,
     convolutions,
+    dense,
     folded,
     images,
     jobs_of,
@@ -221,9 +222,27 @@ def test_an_opaque_pass_is_trained_by_itself_in_its_place_and_remarked():
     assert execute.warnings()[-1].startswith("1 tasks were trained one by one")
 
 
-def test_a_cpu_hands_reports_on_and_lets_the_server_add_them_up():
-    execute = stacked_executor(small_task(smooth()))
-    assert (execute.fold, execute.together, execute.name) == (None, True, "stacked-merged")
+def test_a_cpu_adds_large_models_up_itself_and_hands_on_the_reports_of_small_ones():
+    small, large = stacked_executor(small_task(smooth())), stacked_executor(small_task(dense(1000)))
+    assert (small.fold, small.together, small.name) == (None, True, "stacked-merged")
+    assert large.fold is not None
+
+
+@pytest.mark.parametrize("form", ["merged", "loop"])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("change", [{}, {"after": (lambda passed: passed,)}, {"train": lambda name: name.startswith("3")}], ids=str)
+def test_threads_add_up_what_their_reports_add_up_to(form, threads, change):
+    task, algorithm = small_task(dense(1000)), fedavg(lr=0.05)
+    jobs = jobs_with(task, replace(algorithm.local(0, {}), **change), (9, 20, 3, 14, 8))
+    server, contexts = ServerState(task.init(0)), [NOW] * len(jobs)
+    execute = stacked_executor(task, form=form, threads=threads)
+    here = execute.fold(jobs, contexts, algorithm.fold, server)
+    there = fold_in_order(algorithm.fold, server, execute.train(jobs), contexts)
+    mine, theirs = (aggregation.finish(algorithm.fold, done.accumulator) for done in (here, there))
+    assert content_hash(mine.mean) == content_hash(theirs.mean)
+    assert here.tasks.tolist() == there.tasks.tolist()
+    for name, column in there.stats.items():
+        assert np.allclose(here.stats[name], column, rtol=0.0 if form == "merged" else 1e-5)
 
 
 def test_evaluation_between_two_rounds_changes_nothing():
