@@ -1,0 +1,364 @@
+"""How each function of PyTorch is written down as an operation of a description. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+# What gives the same numbers, or none that a model's output depends on.
+IGNORED = frozenset({"dim", "size", "__get__", "numel", "is_floating_point", "__len__"})
+
+
+class Untranslatable(Exception):
+    """A call that no description has; the text says what about it."""
+
+
+def _same(writer: Any, result: Any, x: Any, *_: Any, **__: Any) -> None:
+    writer.keep(result, writer.number(x))
+
+
+def _to(writer: Any, result: Any, x: Any, *_: Any, **__: Any) -> None:
+    if result.dtype != x.dtype and not (x.dtype.is_floating_point and result.dtype.is_floating_point):
+        raise Untranslatable("to another type")
+    writer.keep(result, writer.number(x))
+
+
+def _reshape(writer: Any, result: Any, x: Any, *_: Any, **__: Any) -> None:
+    writer.add(result, "reshape", [x], shape=list(result.shape))
+
+
+def _broadcast(writer: Any, result: Any, x: Any, *_: Any, **__: Any) -> None:
+    writer.add(result, "broadcast", [x], shape=list(result.shape))
+
+
+def _permute(writer: Any, result: Any, x: Any, *axes: Any, dims: Any = None) -> None:
+    chosen = dims if dims is not None else axes[0] if len(axes) == 1 and isinstance(axes[0], Sequence) else axes
+    writer.add(result, "permute", [x], axes=[int(a) % x.ndim for a in chosen])
+
+
+def _transpose(writer: Any, result: Any, x: Any, dim0: int = 0, dim1: int = 1) -> None:
+    axes = list(range(x.ndim))
+    a, b = dim0 % x.ndim, dim1 % x.ndim
+    axes[a], axes[b] = axes[b], axes[a]
+    writer.add(result, "permute", [x], axes=axes)
+
+
+def _slice(writer: Any, result: Any, x: Any, index: Any) -> None:
+    writer.add(result, "slice", [x], index=[_place(i, x) for i in (index if isinstance(index, tuple) else (index,))])
+
+
+def _place(index: Any, x: Any) -> Any:
+    """One place of an index as JSON: a number, [start, stop, step], "all others" or "new"."""
+    del x
+    match index:
+        case None:
+            return "new"
+        case slice():
+            return [index.start, index.stop, index.step]
+        case int():
+            return index
+        case _ if index is Ellipsis:
+            return "others"
+    raise Untranslatable("with an index that is computed")
+
+
+def _pieces(writer: Any, result: Any, x: Any, axis: int, *, keep: bool) -> None:
+    """Every piece along an axis as a slice."""
+    axis, start = axis % x.ndim, 0
+    whole: list[Any] = [[None, None, None]] * axis
+    for i, piece in enumerate(result):
+        stop = start + (piece.shape[axis] if keep else 1)
+        writer.add(piece, "slice", [x], index=[*whole, [start, stop, None] if keep else i])
+        start = stop
+
+
+def _unbind(writer: Any, result: Any, x: Any, dim: int = 0) -> None:
+    _pieces(writer, result, x, dim, keep=False)
+
+
+def _split(writer: Any, result: Any, x: Any, _: Any = None, dim: int = 0, **__: Any) -> None:
+    _pieces(writer, result, x, dim, keep=True)
+
+
+def _select(writer: Any, result: Any, x: Any, dim: int, index: int) -> None:
+    writer.add(result, "slice", [x], index=[*[[None, None, None]] * (dim % x.ndim), int(index)])
+
+
+def _concatenate(name: str) -> Callable[..., None]:
+    def translate(writer: Any, result: Any, tensors: Any, dim: int = 0) -> None:
+        writer.add(result, name, list(tensors), axis=dim % result.ndim)
+
+    return translate
+
+
+def _reduction(name: str) -> Callable[..., None]:
+    def translate(writer: Any, result: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> None:
+        if dtype is not None and dtype != x.dtype:
+            raise Untranslatable("to another type")
+        axes = range(x.ndim) if dim is None else dim if isinstance(dim, Sequence) else [dim]
+        writer.add(result, name, [x], axes=sorted(int(a) % x.ndim for a in axes), keep=keepdim)
+
+    return translate
+
+
+def _arithmetic(name: str, *, reverse: bool = False) -> Callable[..., None]:
+    def translate(writer: Any, result: Any, x: Any, other: Any, *, alpha: float = 1, rounding_mode: Any = None) -> None:
+        if alpha != 1 or rounding_mode is not None:
+            raise Untranslatable("with alpha or rounding_mode")
+        left, right = (other, x) if reverse else (x, other)
+        numbers = [float(v) if isinstance(v, int | float) else None for v in (left, right)]
+        inputs = [v for v, number in zip((left, right), numbers, strict=True) if number is None]
+        writer.add(result, name, inputs, left=numbers[0], right=numbers[1])
+
+    return translate
+
+
+def _power(writer: Any, result: Any, x: Any, exponent: Any) -> None:
+    if not isinstance(exponent, int | float):
+        raise Untranslatable("with an exponent that is computed")
+    writer.add(result, "power", [x], exponent=float(exponent))
+
+
+def _negative(writer: Any, result: Any, x: Any) -> None:
+    writer.add(result, "multiply", [x], left=None, right=-1.0)
+
+
+def _matmul(writer: Any, result: Any, x: Any, other: Any) -> None:
+    if x.ndim < 2 or other.ndim < 2:
+        raise Untranslatable("with a vector")
+    writer.add(result, "matmul", [x, other])
+
+
+def _unary(name: str) -> Callable[..., None]:
+    def translate(writer: Any, result: Any, x: Any, inplace: bool = False) -> None:
+        del inplace  # the result is read from now on, under the same object where it is the same
+        writer.add(result, name, [x])
+
+    return translate
+
+
+def _relu6(writer: Any, result: Any, x: Any, inplace: bool = False) -> None:
+    del inplace
+    writer.add(result, "clamp", [x], low=0.0, high=6.0)
+
+
+def _clamp(writer: Any, result: Any, x: Any, min: Any = None, max: Any = None) -> None:  # noqa: A002 - PyTorch's names
+    if not all(v is None or isinstance(v, int | float) for v in (min, max)):
+        raise Untranslatable("with limits that are computed")
+    writer.add(result, "clamp", [x], low=min, high=max)
+
+
+def _leaky_relu(writer: Any, result: Any, x: Any, negative_slope: float = 0.01, inplace: bool = False) -> None:
+    del inplace
+    writer.add(result, "leaky_relu", [x], slope=float(negative_slope))
+
+
+def _gelu(writer: Any, result: Any, x: Any, *, approximate: str = "none") -> None:
+    writer.add(result, "gelu", [x], tanh=approximate == "tanh")
+
+
+def _softmax(name: str) -> Callable[..., None]:
+    def translate(writer: Any, result: Any, x: Any, dim: int = -1, *_: Any, **__: Any) -> None:
+        writer.add(result, name, [x], axis=dim % x.ndim)
+
+    return translate
+
+
+def _linear(writer: Any, result: Any, x: Any, weight: Any, bias: Any = None) -> None:
+    writer.add(result, "linear", [x, weight] if bias is None else [x, weight, bias])
+
+
+def _pair(value: Any, dimensions: int) -> list[int]:
+    values = [int(v) for v in value] if isinstance(value, Sequence) else [int(value)] * dimensions
+    return values if len(values) == dimensions else values * dimensions
+
+
+def _convolution(dimensions: int) -> Callable[..., None]:
+    def translate(
+        writer: Any, result: Any, x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+        groups: int = 1,
+    ) -> None:  # fmt: skip
+        if x.ndim != dimensions + 2:
+            raise Untranslatable("without a batch")
+        if isinstance(padding, str):
+            if padding == "same" and any(k % 2 == 0 for k in weight.shape[2:]):
+                raise Untranslatable('with padding "same" and a kernel of even size')
+            spread = _pair(dilation, dimensions)
+            padding = [d * (k - 1) // 2 for d, k in zip(spread, weight.shape[2:], strict=True)] if padding == "same" else 0
+        writer.add(
+            result, "convolution", [x, weight] if bias is None else [x, weight, bias],
+            stride=_pair(stride, dimensions), padding=_pair(padding, dimensions), dilation=_pair(dilation, dimensions),
+            groups=int(groups),
+        )  # fmt: skip
+
+    return translate
+
+
+def _max_pool(dimensions: int) -> Callable[..., None]:
+    def translate(
+        writer: Any, result: Any, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+        ceil_mode: bool = False, return_indices: bool = False,
+    ) -> None:  # fmt: skip
+        if ceil_mode or return_indices or any(d != 1 for d in _pair(dilation, dimensions)):
+            raise Untranslatable("with ceil_mode, return_indices or dilation")
+        size = _pair(kernel_size, dimensions)
+        step = size if stride is None or stride == [] else _pair(stride, dimensions)
+        writer.add(result, "max_pool", [x], size=size, stride=step, padding=_pair(padding, dimensions))
+
+    return translate
+
+
+def _average_pool(dimensions: int) -> Callable[..., None]:
+    def translate(
+        writer: Any, result: Any, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: Any = None,
+    ) -> None:  # fmt: skip
+        pad = _pair(padding, dimensions)
+        if ceil_mode or divisor_override is not None or (not count_include_pad and any(pad)):
+            raise Untranslatable("with ceil_mode, divisor_override or count_include_pad=False")
+        size = _pair(kernel_size, dimensions)
+        step = size if stride is None or stride == [] else _pair(stride, dimensions)
+        writer.add(result, "average_pool", [x], size=size, stride=step, padding=pad)
+
+    return translate
+
+
+def _adaptive_pool(dimensions: int) -> Callable[..., None]:
+    def translate(writer: Any, result: Any, x: Any, output_size: Any) -> None:
+        del output_size
+        pairs = list(zip(x.shape[-dimensions:], result.shape[-dimensions:], strict=True))
+        if any(whole % part for whole, part in pairs):
+            raise Untranslatable("to a size that does not divide that of its input")
+        size = [whole // part for whole, part in pairs]
+        writer.add(result, "average_pool", [x], size=size, stride=size, padding=[0] * dimensions)
+
+    return translate
+
+
+def _embedding(writer: Any, result: Any, ids: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None, *_: Any, **__: Any) -> None:
+    if padding_idx is not None and padding_idx >= 0 or max_norm is not None:
+        raise Untranslatable("with padding_idx or max_norm")
+    writer.add(result, "embedding", [ids, weight])
+
+
+def _layer_norm(writer: Any, result: Any, x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any) -> None:
+    inputs = [v for v in (x, weight, bias) if v is not None]
+    writer.add(
+        result, "layer_norm", inputs, axes=len(normalized_shape), epsilon=float(eps), weighted=weight is not None, biased=bias is not None
+    )
+
+
+def _group_norm(writer: Any, result: Any, x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any) -> None:
+    inputs = [v for v in (x, weight, bias) if v is not None]
+    writer.add(
+        result, "group_norm", inputs, groups=int(num_groups), epsilon=float(eps), weighted=weight is not None, biased=bias is not None
+    )
+
+
+def _batch_norm(
+    writer: Any, result: Any, x: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+    training: bool = False, momentum: Any = 0.1, eps: float = 1e-5,
+) -> None:  # fmt: skip
+    del training
+    if running_mean is None or running_var is None or momentum is None:
+        raise Untranslatable("without running statistics or with their plain mean")
+    inputs = [v for v in (x, running_mean, running_var, weight, bias) if v is not None]
+    place = str(writer.number(running_mean)).rpartition(".")[0]
+    counter = f"{place}.num_batches_tracked".lstrip(".")
+    writer.add(
+        result, "batch_norm", inputs, epsilon=float(eps), momentum=float(momentum), weighted=weight is not None, biased=bias is not None,
+        counter=counter if counter in writer.leaves.values() else None,
+    )  # fmt: skip
+
+
+def _attention(
+    writer: Any, result: Any, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+    is_causal: bool = False, scale: Any = None, enable_gqa: bool = False,
+) -> None:  # fmt: skip
+    if attn_mask is not None or dropout_p or enable_gqa:
+        raise Untranslatable("with a mask, dropout or grouped queries")
+    chosen = float(scale) if scale is not None else 1.0 / math.sqrt(query.shape[-1])
+    writer.add(result, "attention", [query, key, value], causal=bool(is_causal), scale=chosen)
+
+
+def _recurrence(name: str) -> Callable[..., None]:
+    def translate(
+        writer: Any, result: Any, x: Any, states: Any, weights: Any, has_biases: bool, num_layers: int, dropout: float, training: bool,
+        bidirectional: bool, batch_first: bool,
+    ) -> None:  # fmt: skip
+        del training
+        first = states if isinstance(states, list | tuple) else [states]
+        if any(id(v) in writer.values for v in first) or any(float(v.abs().sum()) for v in first):
+            raise Untranslatable("with a first state other than zeros")
+        if dropout or bidirectional or not batch_first:
+            raise Untranslatable("with dropout, in both directions or without batch_first")
+        writer.add(result[0], name, [x, *weights], layers=int(num_layers), biased=bool(has_biases))
+
+    return translate
+
+
+def _functional_dropout(writer: Any, result: Any, x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> None:
+    del inplace
+    if training and p:
+        raise Untranslatable("itself; use a layer nn.Dropout")
+    writer.keep(result, writer.number(x))
+
+
+def _table() -> dict[str, Callable[..., Any]]:
+    """By the name of a function or a method, also of the forms that change their input."""
+    groups: dict[Callable[..., Any], str] = {
+        _same: "contiguous clone detach identity alias requires_grad_",
+        _to: "to float double type_as",
+        _reshape: "view reshape flatten unflatten squeeze unsqueeze view_as reshape_as",
+        _broadcast: "expand expand_as broadcast_to",
+        _permute: "permute",
+        _transpose: "transpose swapaxes swapdims",
+        _slice: "__getitem__",
+        _unbind: "unbind __iter__",
+        _split: "split chunk",
+        _select: "select",
+        _concatenate("concatenate"): "cat concat concatenate",
+        _concatenate("stack"): "stack",
+        _reduction("mean"): "mean",
+        _reduction("sum"): "sum",
+        _arithmetic("add"): "add add_ __add__ __radd__ __iadd__",
+        _arithmetic("subtract"): "sub sub_ __sub__ subtract __isub__",
+        _arithmetic("subtract", reverse=True): "__rsub__ rsub",
+        _arithmetic("multiply"): "mul mul_ __mul__ __rmul__ multiply __imul__",
+        _arithmetic("divide"): "div div_ __truediv__ true_divide divide __itruediv__",
+        _arithmetic("divide", reverse=True): "__rtruediv__ __rdiv__",
+        _power: "pow __pow__",
+        _negative: "neg __neg__",
+        _matmul: "matmul __matmul__ bmm",
+        _relu6: "relu6",
+        _clamp: "clamp clip hardtanh",
+        _leaky_relu: "leaky_relu",
+        _gelu: "gelu",
+        _softmax("softmax"): "softmax",
+        _softmax("log_softmax"): "log_softmax",
+        _linear: "linear",
+        _convolution(1): "conv1d",
+        _convolution(2): "conv2d",
+        _max_pool(1): "max_pool1d",
+        _max_pool(2): "max_pool2d",
+        _average_pool(1): "avg_pool1d",
+        _average_pool(2): "avg_pool2d",
+        _adaptive_pool(1): "adaptive_avg_pool1d",
+        _adaptive_pool(2): "adaptive_avg_pool2d",
+        _embedding: "embedding",
+        _layer_norm: "layer_norm",
+        _group_norm: "group_norm",
+        _batch_norm: "batch_norm",
+        _attention: "scaled_dot_product_attention",
+        _recurrence("lstm"): "lstm",
+        _recurrence("gru"): "gru",
+        _functional_dropout: "dropout",
+    }
+    table = {name: translate for translate, names in groups.items() for name in names.split()}
+    for name in ("relu", "tanh", "sigmoid", "silu", "hardswish", "hardsigmoid", "exp", "log", "sqrt"):
+        table[name] = table[f"{name}_"] = _unary(name)
+    return table
+
+
+TRANSLATIONS = _table()
