@@ -82,10 +82,9 @@ def check_numpy_passes(algorithm: Algorithm, clients: int) -> None:
 
 
 def _traced(task: Task, width: float) -> ModelDescription:
-    from fedfleet.tasks.description.tracing import describe_module
-    from fedfleet.tasks.narrow_models import at_width
+    from fedfleet.tasks.description.tracing import describe_task  # late: it loads PyTorch
 
-    return describe_module(at_width(task, width).build() if width != 1.0 else task.build(), task.dataset.x)
+    return describe_task(task, width)
 
 
 def _train_client(model_at: Callable[[float], NumpyModel], frozen: Tree, job: Job, x: Array, y: Array) -> Report:

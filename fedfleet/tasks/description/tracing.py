@@ -6,6 +6,7 @@ description has is refused by its name.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,27 +16,39 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Task
 from fedfleet.core.trees import Array
 from fedfleet.tasks.description.calls import IGNORED, TRANSLATIONS, Untranslatable
 from fedfleet.tasks.description.format import ModelDescription, Operation, check_description
 from fedfleet.tasks.dropout import AddressedDropout
+from fedfleet.tasks.narrow_models import at_width
 
 _MOST_CONSTANT = 1 << 20  # numbers of a tensor that is written into the description
 _BATCHES = (2, 3)  # unlike sizes tell a dimension of the batch from one of the model
 
 
-def describe_module(module: nn.Module, samples: Array) -> ModelDescription:
-    """The description of a module that takes such samples; `BadInput` names what cannot be described."""
+def describe_task(task: Task, width: float = 1.0) -> ModelDescription:
+    """The description of a task's model, or of its slice at a share of its width."""
+    module = task.build() if width == 1.0 else at_width(task, width).build()
+    return describe_module(module, task.dataset.x, task.frozen)
+
+
+def describe_module(module: nn.Module, samples: Array, frozen: Collection[str] = ()) -> ModelDescription:
+    """The description of a module that takes such samples; `BadInput` names what cannot be described.
+
+    `frozen` are the weights that the module holds inside, beside its state.
+    """
     if not len(samples):
         raise BadInput("a model is described from a sample, and there is none")
-    small, large = (_record(module, np.repeat(samples[:1], batch, axis=0)) for batch in _BATCHES)
+    inside = {n: v for n, v in module.named_buffers() if n in frozen}
+    small, large = (_record(module, inside, np.repeat(samples[:1], batch, axis=0)) for batch in _BATCHES)
     if [o.name for o in small.operations] != [o.name for o in large.operations] or small.output != large.output:
         raise BadInput("model: it computes other things for a batch of another size, so that only PyTorch can train it")
     merged = tuple(
         Operation(a.name, a.inputs, {key: _merge(value, b.settings[key]) for key, value in a.settings.items()})
         for a, b in zip(small.operations, large.operations, strict=True)
     )
-    state = module.state_dict()
+    state = {**inside, **module.state_dict()}
     result = ModelDescription(
         tuple(samples.shape[1:]),
         samples.dtype.str,
@@ -54,10 +67,10 @@ def describe_module(module: nn.Module, samples: Array) -> ModelDescription:
 class _Recorder(TorchFunctionMode):
     """Writes down every function of PyTorch that is called with a value that depends on the batch."""
 
-    def __init__(self, module: nn.Module, x: torch.Tensor) -> None:
+    def __init__(self, leaves: Mapping[str, torch.Tensor], x: torch.Tensor) -> None:
         super().__init__()
         self.operations: list[Operation] = []
-        self.leaves = {id(v): n for n, v in module.state_dict(keep_vars=True).items()}
+        self.leaves = {id(v): n for n, v in leaves.items()}
         # By identity: what has been computed, kept alive so that no other tensor takes its place.
         self.values: dict[int, int] = {id(x): 0}
         self.alive: list[Any] = [x]
@@ -115,10 +128,10 @@ class _Recorder(TorchFunctionMode):
         self.alive.append(result)
 
 
-def _record(module: nn.Module, batch: Array) -> _Recorder:
+def _record(module: nn.Module, inside: Mapping[str, torch.Tensor], batch: Array) -> _Recorder:
     """One forward pass on a batch, in evaluation mode, with dropout written down where it would be."""
     x = torch.from_numpy(np.ascontiguousarray(batch))
-    recorder, patched = _Recorder(module, x), []
+    recorder, patched = _Recorder({**inside, **module.state_dict(keep_vars=True)}, x), []
     training = module.training
     for layer, leaf in enumerate(m for m in module.modules() if isinstance(m, AddressedDropout | nn.modules.dropout._DropoutNd)):
         patched.append(leaf)
