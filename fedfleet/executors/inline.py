@@ -27,8 +27,8 @@ from fedfleet.executors.client_half import (
 )
 from fedfleet.executors.tensor_stacks import TORCH, Tensors, stack_of_one
 from fedfleet.tasks.dropout import addresses, dropout_names
-from fedfleet.tasks.narrow_models import at_width
 from fedfleet.tasks.measures import Measuring, needs_measures
+from fedfleet.tasks.narrow_models import at_width
 from fedfleet.tasks.scores import measure_batch, sample_counts, sample_losses, spread_tensor
 
 EVALUATION_BATCH = 2048

@@ -177,7 +177,7 @@ def device(
 
 def _build_runtime(trust_code: str | None, config_bytes: bytes, data_path: Path | None, fetch: Fetch) -> ClientRuntime:
     # with the first work, and not before: it loads torch
-    from fedfleet.app.assemble.client_config import build_client_runtime
+    from fedfleet.app.assemble.device_runtime import build_client_runtime
 
     return build_client_runtime(config_bytes, data_path, fetch, trust_code)
 

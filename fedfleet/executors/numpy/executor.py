@@ -78,7 +78,9 @@ def check_numpy_passes(algorithm: Algorithm, clients: int) -> None:
     local = algorithm.local(0, {}) if clients else None
     for stage in local.work() if isinstance(local, LocalPass) else ():
         if stage.objective is not None:
-            raise BadInput(f"algorithm: its training objective is written for PyTorch, which the numpy engine does not use; {_CURE}")
+            raise BadInput(
+                f"algorithm: its training objective is written for PyTorch, which the numpy engine does not use; {_CURE}"
+            )
 
 
 def _traced(task: Task, width: float) -> ModelDescription:

@@ -122,14 +122,18 @@ def convolution(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Seq
             for i in range(kernel[0]):
                 for j in range(kernel[1]):
                     top, left = i * spread[0], j * spread[1]
-                    whole[:, :, top : top + high * stride[0] : stride[0], left : left + wide * stride[1] : stride[1]] += pieces[i, j]
+                    whole[:, :, top : top + high * stride[0] : stride[0], left : left + wide * stride[1] : stride[1]] += pieces[
+                        i, j
+                    ]
             found[0] = _unpadded(whole, padding).reshape(inputs[0].shape)
         return [*found, gradient.reshape(result.shape).sum((0, 2, 3))] if len(inputs) == 3 else found
 
     return result.reshape(batch, outputs, *((high, wide) if inputs[0].ndim == 4 else (wide,))), backward
 
 
-def _pooled(inputs: Sequence[Array], settings: Mapping[str, Any]) -> tuple[Array, tuple[int, int], tuple[int, int], tuple[int, int]]:
+def _pooled(
+    inputs: Sequence[Array], settings: Mapping[str, Any]
+) -> tuple[Array, tuple[int, int], tuple[int, int], tuple[int, int]]:
     size = _two(settings["size"], 1)
     return _as_picture(inputs[0]), size, _two(settings["stride"], 1), _two(settings["padding"], 0)
 
@@ -153,7 +157,9 @@ def max_pool(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequen
         whole, flat = np.zeros_like(padded), gradient.reshape(best.shape)
         for number in range(size[0] * size[1]):
             top, left = number // size[1], number % size[1]
-            whole[:, :, top : top + high * stride[0] : stride[0], left : left + wide * stride[1] : stride[1]] += flat * (place == number)
+            whole[:, :, top : top + high * stride[0] : stride[0], left : left + wide * stride[1] : stride[1]] += flat * (
+                place == number
+            )
         return [_unpadded(whole, padding).reshape(inputs[0].shape)]
 
     return best.reshape(batch, channels, *((high, wide) if inputs[0].ndim == 4 else (wide,))), backward

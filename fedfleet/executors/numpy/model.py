@@ -22,7 +22,9 @@ class Tape:
     """What a forward pass leaves for the backward pass: how to go back through each operation, and what it changed."""
 
     output: Array
-    steps: list[tuple[int, tuple[int | str, ...], Backward]] = field(default_factory=list[tuple[int, tuple[int | str, ...], Backward]])
+    steps: list[tuple[int, tuple[int | str, ...], Backward]] = field(
+        default_factory=list[tuple[int, tuple[int | str, ...], Backward]]
+    )
     buffers: dict[str, Array] = field(default_factory=dict[str, Array])
 
 
@@ -45,9 +47,7 @@ class NumpyModel:
         moving, tape = [False], Tape(x)
         constants = self.description.constants
         for number, operation in enumerate(self.description.operations):
-            inputs = [
-                values[i] if isinstance(i, int) else leaves[i] if i in leaves else constants[i] for i in operation.inputs
-            ]
+            inputs = [values[i] if isinstance(i, int) else leaves[i] if i in leaves else constants[i] for i in operation.inputs]
             needs = [moving[i] if isinstance(i, int) else i in wanted for i in operation.inputs]
             now.names = operation.inputs
             value, backward = _KNOWN[operation.name](inputs, operation.settings, needs, now)

@@ -130,9 +130,7 @@ def gelu(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence[b
         t = np.tanh(scale * (x + cubic * x**3))
         half = np.float32(0.5)
         y = half * x * (1 + t)
-        return y, lambda gradient: [
-            gradient * (half * (1 + t) + half * x * (1 - t * t) * scale * (1 + 3 * cubic * x * x))
-        ]
+        return y, lambda gradient: [gradient * (half * (1 + t) + half * x * (1 - t * t) * scale * (1 + 3 * cubic * x * x))]
     below = np.float32(0.5) * (1 + erf(x * np.float32(math.sqrt(0.5))))
     density = np.exp(np.float32(-0.5) * x * x) * np.float32(1 / math.sqrt(2 * math.pi))
     return x * below, lambda gradient: [gradient * (below + x * density)]
@@ -390,7 +388,9 @@ OPERATIONS: dict[str, Operation] = {
     "tanh": _elementwise(np.tanh, lambda x, y: 1 - y * y),
     "sigmoid": _elementwise(sigmoid, lambda x, y: y * (1 - y)),
     "silu": _elementwise(lambda x: x * sigmoid(x), lambda x, y: sigmoid(x) + y * (1 - sigmoid(x))),
-    "hardsigmoid": _elementwise(lambda x: np.clip(x / 6 + np.float32(0.5), 0, 1), lambda x, y: ((x > -3) & (x < 3)) / np.float32(6)),
+    "hardsigmoid": _elementwise(
+        lambda x: np.clip(x / 6 + np.float32(0.5), 0, 1), lambda x, y: ((x > -3) & (x < 3)) / np.float32(6)
+    ),
     "hardswish": _elementwise(
         lambda x: x * np.clip(x + 3, 0, 6) / 6,
         lambda x, y: np.where(x < -3, np.float32(0), np.where(x <= 3, x / 3 + np.float32(0.5), np.float32(1))),

@@ -143,7 +143,7 @@ def _relu6(writer: Any, result: Any, x: Any, inplace: bool = False) -> None:
     writer.add(result, "clamp", [x], low=0.0, high=6.0)
 
 
-def _clamp(writer: Any, result: Any, x: Any, min: Any = None, max: Any = None) -> None:  # noqa: A002 - PyTorch's names
+def _clamp(writer: Any, result: Any, x: Any, min: Any = None, max: Any = None) -> None:
     if not all(v is None or isinstance(v, int | float) for v in (min, max)):
         raise Untranslatable("with limits that are computed")
     writer.add(result, "clamp", [x], low=min, high=max)
@@ -236,23 +236,41 @@ def _adaptive_pool(dimensions: int) -> Callable[..., None]:
     return translate
 
 
-def _embedding(writer: Any, result: Any, ids: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None, *_: Any, **__: Any) -> None:
-    if padding_idx is not None and padding_idx >= 0 or max_norm is not None:
+def _embedding(
+    writer: Any, result: Any, ids: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None, *_: Any, **__: Any
+) -> None:
+    if (padding_idx is not None and padding_idx >= 0) or max_norm is not None:
         raise Untranslatable("with padding_idx or max_norm")
     writer.add(result, "embedding", [ids, weight])
 
 
-def _layer_norm(writer: Any, result: Any, x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any) -> None:
+def _layer_norm(
+    writer: Any, result: Any, x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+) -> None:
     inputs = [v for v in (x, weight, bias) if v is not None]
     writer.add(
-        result, "layer_norm", inputs, axes=len(normalized_shape), epsilon=float(eps), weighted=weight is not None, biased=bias is not None
+        result,
+        "layer_norm",
+        inputs,
+        axes=len(normalized_shape),
+        epsilon=float(eps),
+        weighted=weight is not None,
+        biased=bias is not None,
     )
 
 
-def _group_norm(writer: Any, result: Any, x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any) -> None:
+def _group_norm(
+    writer: Any, result: Any, x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+) -> None:
     inputs = [v for v in (x, weight, bias) if v is not None]
     writer.add(
-        result, "group_norm", inputs, groups=int(num_groups), epsilon=float(eps), weighted=weight is not None, biased=bias is not None
+        result,
+        "group_norm",
+        inputs,
+        groups=int(num_groups),
+        epsilon=float(eps),
+        weighted=weight is not None,
+        biased=bias is not None,
     )
 
 

@@ -134,7 +134,9 @@ def description_from_json(text: str | bytes) -> ModelDescription:
 def check_description(description: ModelDescription) -> None:
     """Refuse a description whose operations do not fit together."""
     if len(description.operations) > MOST_OPERATIONS:
-        raise Refused(f"the description of the model has {len(description.operations):,} operations; at most {MOST_OPERATIONS:,} are read")
+        raise Refused(
+            f"the description of the model has {len(description.operations):,} operations; at most {MOST_OPERATIONS:,} are read"
+        )
     if not description.trained <= description.leaves.keys():
         raise Refused("the description of the model trains leaves that it does not have")
     for number, operation in enumerate(description.operations):
