@@ -82,7 +82,7 @@ def make_executor(spec: Spec, task: Task, form: Form | None = None) -> Executor:
         case "numpy":
             from fedfleet.executors.numpy.executor import numpy_executor
 
-            return numpy_executor(task)
+            return numpy_executor(task, threads=run["threads"])
         case _:
             return inline_executor
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Algorithm, Executor, Job, Task, Trial
+from fedfleet.core.parts import Executor, Job, Task, Trial
 from fedfleet.core.passes import SECOND, Carry, LocalPass
 from fedfleet.core.records import Report, Score
 from fedfleet.core.rng import hash_keys
@@ -40,8 +40,9 @@ Describe = Callable[[float], ModelDescription]
 _CURE = 'use run.execute = "inline" or "stacked", or devices with --engine torch'
 
 
-def numpy_executor(task: Task, describe: Describe | None = None) -> Executor:
+def numpy_executor(task: Task, describe: Describe | None = None, *, threads: int = 1) -> Executor:
     """An executor that needs numpy alone. `describe` gives the model where it came as a description; else PyTorch traces it."""
+    _limit_threads(threads)
     if task.loss is not None:
         raise BadInput(f"the numpy engine trains on the losses of the kinds of task alone, and this task brings its own; {_CURE}")
     describe = describe or (lambda width: _traced(task, width))
@@ -73,14 +74,16 @@ def numpy_executor(task: Task, describe: Describe | None = None) -> Executor:
     return Executor("numpy", train, evaluate)
 
 
-def check_numpy_passes(algorithm: Algorithm, clients: int) -> None:
-    """Refuse a method that numpy cannot train, by the passes of its first client."""
-    local = algorithm.local(0, {}) if clients else None
-    for stage in local.work() if isinstance(local, LocalPass) else ():
-        if stage.objective is not None:
-            raise BadInput(
-                f"algorithm: its training objective is written for PyTorch, which the numpy engine does not use; {_CURE}"
-            )
+def _limit_threads(threads: int) -> None:
+    """Let products of matrices use so many threads: another number may round otherwise.
+
+    A device says so in its environment before numpy is loaded; a simulation may share its process with what runs otherwise.
+    """
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return
+    threadpool_limits(limits=threads, user_api="blas")
 
 
 def _traced(task: Task, width: float) -> ModelDescription:

@@ -149,6 +149,11 @@ def _clamp(writer: Any, result: Any, x: Any, min: Any = None, max: Any = None) -
     writer.add(result, "clamp", [x], low=min, high=max)
 
 
+def _hardtanh(writer: Any, result: Any, x: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+    del inplace
+    writer.add(result, "clamp", [x], low=float(min_val), high=float(max_val))
+
+
 def _leaky_relu(writer: Any, result: Any, x: Any, negative_slope: float = 0.01, inplace: bool = False) -> None:
     del inplace
     writer.add(result, "leaky_relu", [x], slope=float(negative_slope))
@@ -285,9 +290,15 @@ def _batch_norm(
     place = str(writer.number(running_mean)).rpartition(".")[0]
     counter = f"{place}.num_batches_tracked".lstrip(".")
     writer.add(
-        result, "batch_norm", inputs, epsilon=float(eps), momentum=float(momentum), weighted=weight is not None, biased=bias is not None,
+        result,
+        "batch_norm",
+        inputs,
+        epsilon=float(eps),
+        momentum=float(momentum),
+        weighted=weight is not None,
+        biased=bias is not None,
         counter=counter if counter in writer.leaves.values() else None,
-    )  # fmt: skip
+    )
 
 
 def _attention(
@@ -302,8 +313,8 @@ def _attention(
 
 def _recurrence(name: str) -> Callable[..., None]:
     def translate(
-        writer: Any, result: Any, x: Any, states: Any, weights: Any, has_biases: bool, num_layers: int, dropout: float, training: bool,
-        bidirectional: bool, batch_first: bool,
+        writer: Any, result: Any, x: Any, states: Any, weights: Any, has_biases: bool, num_layers: int, dropout: float,
+        training: bool, bidirectional: bool, batch_first: bool,
     ) -> None:  # fmt: skip
         del training
         first = states if isinstance(states, list | tuple) else [states]
@@ -350,7 +361,8 @@ def _table() -> dict[str, Callable[..., Any]]:
         _negative: "neg __neg__",
         _matmul: "matmul __matmul__ bmm",
         _relu6: "relu6",
-        _clamp: "clamp clip hardtanh",
+        _clamp: "clamp clip",
+        _hardtanh: "hardtanh",
         _leaky_relu: "leaky_relu",
         _gelu: "gelu",
         _softmax("softmax"): "softmax",

@@ -75,6 +75,7 @@ class _Recorder(TorchFunctionMode):
         self.values: dict[int, int] = {id(x): 0}
         self.alive: list[Any] = [x]
         self.constants: dict[str, Array] = {}
+        self.of_batch = {0}  # the values that depend on the batch
         self.output = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -118,6 +119,8 @@ class _Recorder(TorchFunctionMode):
         """Write one operation down; its result may be read from now on."""
         numbers = tuple(v if isinstance(v, int) else self.number(v) for v in inputs)
         self.operations.append(Operation(name, numbers, settings))
+        if self.of_batch.intersection(numbers):
+            self.of_batch.add(len(self.operations))
         if result is not None:
             self.keep(result, len(self.operations))
         return len(self.operations)
@@ -144,7 +147,7 @@ def _record(module: nn.Module, inside: Mapping[str, torch.Tensor], batch: Array)
         module.train(training)
         for leaf in patched:
             del leaf.forward
-    if id(output) not in recorder.values:
+    if recorder.values.get(id(output)) not in recorder.of_batch:
         raise BadInput("model: its output does not depend on the batch")
     recorder.output = recorder.values[id(output)]
     return recorder
