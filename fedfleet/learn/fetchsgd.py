@@ -19,7 +19,7 @@ from fedfleet.core.records import ServerState
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.trees import Array, Tree
 from fedfleet.learn.composition import with_pass
-from fedfleet.learn.leaves import is_floating, joined
+from fedfleet.learn.leaves import is_floating, join
 
 _SKETCH, _MOMENTUM, _ERROR = "sketch", "sketch/momentum", "sketch/error"
 
@@ -78,7 +78,7 @@ def with_sketch(
 
     def encode(passed: Passed) -> Passed:
         leaves = [passed.update[n] for n in sorted(passed.update) if is_floating(passed.update[n])]
-        flat = joined([leaf.reshape(len(leaf), -1) for leaf in leaves])
+        flat = join([leaf.reshape(len(leaf), -1) for leaf in leaves])
         return replace(passed, update={_SKETCH: table_of_size(flat.shape[1]).sketch(flat)})
 
     with_hook = with_pass(algorithm, "its updates cannot be sketched", lambda p: replace(p, after=(*p.after, encode)))

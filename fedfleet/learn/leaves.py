@@ -32,7 +32,7 @@ def column(values: Any, leaf: Any) -> Any:
     return like(values, leaf).reshape(-1, *(1,) * (leaf.ndim - 1))
 
 
-def copied(leaf: Any) -> Any:
+def copy_of(leaf: Any) -> Any:
     """A copy that may be changed."""
     return leaf.copy() if isinstance(leaf, np.ndarray) else leaf.clone()
 
@@ -54,7 +54,7 @@ def share_kept(longest: float, squared_norms: Any) -> Any:
     return (longest / squared_norms.sqrt()).clamp(max=1.0)
 
 
-def joined(leaves: list[Any]) -> Any:
+def join(leaves: list[Any]) -> Any:
     """Stacks [clients, numbers] side by side."""
     if isinstance(leaves[0], np.ndarray):
         return np.concatenate(leaves, axis=1)

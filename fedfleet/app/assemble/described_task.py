@@ -33,7 +33,7 @@ def description_entry(setup: Setup) -> Table:
         check_passes(setup.plan.algorithm)
         if setup.task.loss is not None:
             raise BadInput("the task brings a loss of its own, written for PyTorch")
-        from fedfleet.tasks.description.tracing import describe_task
+        from fedfleet.tasks.description.tracer import describe_task
         from fedfleet.tasks.model_parts import model_facts
 
         text, facts = describe_task(setup.task).to_json(), model_facts(setup.task)

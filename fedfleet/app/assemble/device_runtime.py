@@ -90,7 +90,7 @@ def _build_runtime(config: Table, data_path: Path | None, fetch: Fetch | None, t
 
 def _build_numpy_runtime(config: Table, data_path: Path | None, fetch: Fetch | None) -> ClientRuntime:
     """The same from the model's description alone. Only the samples of a rehearsal come from the task itself."""
-    from fedfleet.executors.numpy.executor import numpy_executor
+    from fedfleet.executors.numpy.numpy_executor import numpy_executor
 
     description, model = model_of_entry(config.get("described"))
     table, seed, key = resolve_part("tasks", config["task"], "task"), config["seed"], int(config["key"], 16)

@@ -80,7 +80,7 @@ def make_executor(spec: Spec, task: Task, form: Form | None = None) -> Executor:
                 recipe, inline_executor, workers=run["workers"], address=run["ray_address"], threads=run["threads"], gpus=gpus
             )
         case "numpy":
-            from fedfleet.executors.numpy.executor import numpy_executor
+            from fedfleet.executors.numpy.numpy_executor import numpy_executor
 
             return numpy_executor(task, threads=run["threads"])
         case _:

@@ -9,12 +9,13 @@ import numpy as np
 
 from fedfleet.core.errors import Refused
 from fedfleet.core.trees import Array
-from fedfleet.executors.numpy.layers import LAYERS
+from fedfleet.executors.numpy.matrix_layers import LAYERS
+from fedfleet.executors.numpy.normalisation import NORMALISATIONS
 from fedfleet.executors.numpy.operations import OPERATIONS, Backward, ForwardPass
 from fedfleet.executors.numpy.recurrence import RECURRENCES
 from fedfleet.tasks.description.format import ModelDescription
 
-_KNOWN = {**OPERATIONS, **LAYERS, **RECURRENCES}
+KNOWN = {**OPERATIONS, **NORMALISATIONS, **LAYERS, **RECURRENCES}
 
 
 @dataclass(slots=True)
@@ -32,7 +33,7 @@ class NumpyModel:
     """Computes a described model. It holds no weights: they are given to every call."""
 
     def __init__(self, description: ModelDescription) -> None:
-        missing = sorted({o.name for o in description.operations} - _KNOWN.keys())
+        missing = sorted({o.name for o in description.operations} - KNOWN.keys())
         if missing:
             raise Refused(f"the numpy engine cannot compute {', '.join(missing)}")
         self.description = description
@@ -50,7 +51,7 @@ class NumpyModel:
             inputs = [values[i] if isinstance(i, int) else leaves[i] if i in leaves else constants[i] for i in operation.inputs]
             needs = [moving[i] if isinstance(i, int) else i in wanted for i in operation.inputs]
             now.names = operation.inputs
-            value, backward = _KNOWN[operation.name](inputs, operation.settings, needs, now)
+            value, backward = KNOWN[operation.name](inputs, operation.settings, needs, now)
             values.append(value)
             moving.append(any(needs))
             if moving[-1]:

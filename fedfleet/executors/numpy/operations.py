@@ -1,4 +1,4 @@
-"""Elementwise operations, reductions, normalisations and changes of shape, each with its gradient.
+"""Elementwise operations, softmax, reductions and changes of shape, each with its gradient.
 
 An operation is a function (inputs, settings, needs, pass) -> (value, backward). `needs` says which inputs want a gradient, and
 `backward(gradient)` gives one for each input, or None.
@@ -33,7 +33,7 @@ class ForwardPass:
 Operation = Callable[[Sequence[Array], Mapping[str, Any], Sequence[bool], ForwardPass], Result]
 
 
-def reduced(gradient: Array, shape: tuple[int, ...]) -> Array:
+def sum_to_shape(gradient: Array, shape: tuple[int, ...]) -> Array:
     """The gradient of an input that was broadcast: summed over what it was repeated along."""
     if gradient.shape == shape:
         return gradient
@@ -63,7 +63,7 @@ def _arithmetic(forward: Callable[[Any, Any], Array], gradients: Callable[[Any, 
         def backward(gradient: Array) -> list[Array | None]:
             both = gradients(left, right, gradient)
             chosen = both if len(inputs) == 2 else (both[1],) if settings["left"] is not None else (both[0],)
-            return [reduced(g, x.shape) if need else None for g, x, need in zip(chosen, inputs, needs, strict=True)]
+            return [sum_to_shape(g, x.shape) if need else None for g, x, need in zip(chosen, inputs, needs, strict=True)]
 
         return forward(left, right), backward
 
@@ -155,7 +155,7 @@ def erf(x: Array) -> Array:
     return np.copysign(1 - polynomial * np.exp(-size * size), x)
 
 
-# ---- softmax and normalisation ------------------------------------------------------------------------------------
+# ---- softmax ------------------------------------------------------------------------------------------------------
 
 
 def softmax(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence[bool], now: ForwardPass) -> Result:
@@ -186,90 +186,6 @@ def log_shares(x: Array, axis: int) -> Array:
     y = x - x.max(axis, keepdims=True)
     y -= np.log(np.exp(y).sum(axis, keepdims=True))
     return y
-
-
-def _standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array, Array]:
-    """x with mean 0 and variance 1 along these axes; what it was divided by; mean and variance."""
-    mean = x.mean(axes, keepdims=True)
-    centred = x - mean
-    variance = np.square(centred).mean(axes, keepdims=True)
-    inverse = 1 / np.sqrt(variance + x.dtype.type(epsilon))
-    return centred * inverse, inverse, mean, variance
-
-
-def _unstandardise(gradient: Array, normal: Array, inverse: Array, axes: tuple[int, ...]) -> Array:
-    """The gradient of what was standardised."""
-    return inverse * (gradient - gradient.mean(axes, keepdims=True) - normal * (gradient * normal).mean(axes, keepdims=True))
-
-
-def _affine(inputs: Sequence[Array], settings: Mapping[str, Any], first: int) -> tuple[Array | None, Array | None]:
-    """The weight and the bias of a normalisation, which follow its other inputs."""
-    rest = list(inputs[first:])
-    weight = rest.pop(0) if settings["weighted"] else None
-    return weight, rest.pop(0) if settings["biased"] else None
-
-
-def _scaled(
-    normal: Array, undo: Callable[[Array], Array], weight: Array | None, bias: Array | None, shape: tuple[int, ...], before: int
-) -> Result:
-    """weight * normal + bias, both of this broadcast shape; `before`: how many inputs between x and the weight have no gradient."""
-    y = normal if weight is None else normal * weight.reshape(shape)
-    y = y if bias is None else y + bias.reshape(shape)
-
-    def backward(gradient: Array) -> list[Array | None]:
-        inner = gradient if weight is None else gradient * weight.reshape(shape)
-        result: list[Array | None] = [undo(inner), *([None] * before)]
-        if weight is not None:
-            result.append(reduced(gradient * normal, shape).reshape(weight.shape))
-        if bias is not None:
-            result.append(reduced(gradient, shape).reshape(bias.shape))
-        return result
-
-    return y, backward
-
-
-def layer_norm(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence[bool], now: ForwardPass) -> Result:
-    """Each sample's last axes standardised."""
-    del needs, now
-    x = inputs[0]
-    axes = tuple(range(x.ndim - settings["axes"], x.ndim))
-    normal, inverse, _, _ = _standardise(x, axes, settings["epsilon"])
-    weight, bias = _affine(inputs, settings, 1)
-    shape = (1,) * (x.ndim - len(axes)) + x.shape[axes[0] :]
-    return _scaled(normal, lambda g: _unstandardise(g, normal, inverse, axes), weight, bias, shape, 0)
-
-
-def group_norm(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence[bool], now: ForwardPass) -> Result:
-    """Groups of a sample's channels standardised."""
-    del needs, now
-    x = inputs[0]
-    grouped = x.reshape(len(x), settings["groups"], -1)
-    normal, inverse, _, _ = _standardise(grouped, (2,), settings["epsilon"])
-    weight, bias = _affine(inputs, settings, 1)
-    shape = (1, x.shape[1], *([1] * (x.ndim - 2)))
-
-    def undo(gradient: Array) -> Array:
-        return _unstandardise(gradient.reshape(grouped.shape), normal, inverse, (2,)).reshape(x.shape)
-
-    return _scaled(normal.reshape(x.shape), undo, weight, bias, shape, 0)
-
-
-def batch_norm(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence[bool], now: ForwardPass) -> Result:
-    """Channels standardised over the batch when training, and by the running statistics otherwise."""
-    del needs
-    x, mean, variance = inputs[:3]
-    weight, bias = _affine(inputs, settings, 3)
-    shape, axes = (1, x.shape[1], *([1] * (x.ndim - 2))), (0, *range(2, x.ndim))
-    if not now.training:
-        inverse = 1 / np.sqrt(variance.reshape(shape) + x.dtype.type(settings["epsilon"]))
-        normal = (x - mean.reshape(shape)) * inverse
-        return _scaled(normal, lambda g: g * inverse, weight, bias, shape, 2)
-    normal, inverse, seen_mean, seen_variance = _standardise(x, axes, settings["epsilon"])
-    count, share = x.size // x.shape[1], x.dtype.type(settings["momentum"])
-    unbiased = seen_variance * x.dtype.type(count / max(count - 1, 1))
-    for name, old, new in zip(now.names[1:3], (mean, variance), (seen_mean, unbiased), strict=True):
-        now.buffers[str(name)] = (1 - share) * old + share * new.reshape(old.shape)
-    return _scaled(normal, lambda g: _unstandardise(g, normal, inverse, axes), weight, bias, shape, 2)
 
 
 # ---- reductions and changes of shape ------------------------------------------------------------------------------
@@ -303,7 +219,7 @@ def broadcast(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Seque
     """Numbers repeated along axes of length one, or along new ones."""
     del needs
     (x,) = inputs
-    return np.broadcast_to(x, sizes(settings["shape"], now.batch)), lambda gradient: [reduced(gradient, x.shape)]
+    return np.broadcast_to(x, sizes(settings["shape"], now.batch)), lambda gradient: [sum_to_shape(gradient, x.shape)]
 
 
 def permute(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence[bool], now: ForwardPass) -> Result:
@@ -403,9 +319,6 @@ OPERATIONS: dict[str, Operation] = {
     "gelu": gelu,
     "softmax": softmax,
     "log_softmax": log_softmax,
-    "layer_norm": layer_norm,
-    "group_norm": group_norm,
-    "batch_norm": batch_norm,
     "mean": _reduction(mean=True),
     "sum": _reduction(mean=False),
     "reshape": reshape,

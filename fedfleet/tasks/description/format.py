@@ -1,8 +1,8 @@
 """The description of a model: a list of operations on arrays, without code, that engines other than PyTorch can train.
 
 Value 0 is the batch, and operation i makes value i + 1. An operation takes earlier values by number, and leaves (weights, buffers)
-and constants by name. In a shape, a negative number -k stands for k times the size of the batch. A description is JSON, bounded, and
-checked before an engine sees it.
+and constants by name. In a shape, a negative number -k stands for k times the size of the batch. A description is JSON, bounded,
+and checked before an engine sees it.
 """
 
 from __future__ import annotations

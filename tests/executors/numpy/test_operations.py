@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedfleet.executors.numpy.losses import loss_and_gradient, sample_counts
-from fedfleet.executors.numpy.model import NumpyModel
-from fedfleet.executors.numpy.operations import ForwardPass, erf
-from fedfleet.tasks.description.tracing import describe_module
+from fedfleet.executors.numpy.matrix_layers import LAYERS as MATRIX_LAYERS
+from fedfleet.executors.numpy.model import KNOWN, NumpyModel
+from fedfleet.executors.numpy.normalisation import NORMALISATIONS
+from fedfleet.executors.numpy.operations import OPERATIONS, ForwardPass, erf
+from fedfleet.executors.numpy.recurrence import RECURRENCES
+from fedfleet.tasks.description.tracer import describe_module
 from fedfleet.tasks.scores import sample_counts as torch_counts
 from fedfleet.tasks.scores import sample_losses
 
@@ -112,6 +115,11 @@ def test_losses_gradients_and_scores_are_those_of_pytorch(kind, seed, n, scale):
     expected = torch_counts(tensor.detach(), truth, None if spread is None else torch.from_numpy(spread))
     for mine, theirs in zip(sample_counts(outputs, np.asarray(labels), spread), expected, strict=True):
         assert mine.tolist() == theirs.tolist()
+
+
+def test_each_operation_has_one_place():
+    tables = OPERATIONS, NORMALISATIONS, MATRIX_LAYERS, RECURRENCES
+    assert sum(map(len, tables)) == len(KNOWN)
 
 
 @given(st.floats(-6, 6, width=32))

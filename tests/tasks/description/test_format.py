@@ -9,7 +9,7 @@ import pytest
 from fedfleet.core.errors import Refused
 from fedfleet.core.registry import builder
 from fedfleet.tasks.description.format import MOST_BYTES, check_leaves, description_from_json
-from fedfleet.tasks.description.tracing import describe_task
+from fedfleet.tasks.description.tracer import describe_task
 
 TASK = builder("tasks", "digits_cnn")()(0)
 TEXT = describe_task(TASK).to_json()

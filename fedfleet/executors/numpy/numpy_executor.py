@@ -45,7 +45,7 @@ def numpy_executor(task: Task, describe: Describe | None = None, *, threads: int
     _limit_threads(threads)
     if task.loss is not None:
         raise BadInput(f"the numpy engine trains on the losses of the kinds of task alone, and this task brings its own; {_CURE}")
-    describe = describe or (lambda width: _traced(task, width))
+    describe = describe or (lambda width: _trace(task, width))
     models: dict[float, NumpyModel] = {}
     data, spread = task.dataset, spread_of(task)
 
@@ -86,8 +86,8 @@ def _limit_threads(threads: int) -> None:
     threadpool_limits(limits=threads, user_api="blas")
 
 
-def _traced(task: Task, width: float) -> ModelDescription:
-    from fedfleet.tasks.description.tracing import describe_task  # late: it loads PyTorch
+def _trace(task: Task, width: float) -> ModelDescription:
+    from fedfleet.tasks.description.tracer import describe_task  # late: it loads PyTorch
 
     return describe_task(task, width)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from fedfleet.core.trees import Array
-from fedfleet.executors.numpy.operations import ForwardPass, Operation, Result, reduced, shares
+from fedfleet.executors.numpy.operations import ForwardPass, Operation, Result, shares, sum_to_shape
 
 
 def linear(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence[bool], now: ForwardPass) -> Result:
@@ -37,8 +37,8 @@ def matmul(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence
 
     def backward(gradient: Array) -> list[Array | None]:
         return [
-            reduced(gradient @ b.swapaxes(-1, -2), a.shape) if needs[0] else None,
-            reduced(a.swapaxes(-1, -2) @ gradient, b.shape) if needs[1] else None,
+            sum_to_shape(gradient @ b.swapaxes(-1, -2), a.shape) if needs[0] else None,
+            sum_to_shape(a.swapaxes(-1, -2) @ gradient, b.shape) if needs[1] else None,
         ]
 
     return a @ b, backward
@@ -71,11 +71,11 @@ def _two(values: Sequence[int], one: int) -> tuple[int, int]:
     return (one, values[0]) if len(values) == 1 else (values[0], values[1])
 
 
-def _padded(x: Array, padding: tuple[int, int], value: float) -> Array:
+def _pad(x: Array, padding: tuple[int, int], value: float) -> Array:
     return np.pad(x, ((0, 0), (0, 0), *((p, p) for p in padding)), constant_values=value) if any(padding) else x
 
 
-def _unpadded(x: Array, padding: tuple[int, int]) -> Array:
+def _unpad(x: Array, padding: tuple[int, int]) -> Array:
     high, wide = padding
     return x[:, :, high : x.shape[2] - high, wide : x.shape[3] - wide]
 
@@ -93,7 +93,7 @@ def convolution(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Seq
     x, weight = _as_picture(inputs[0]), _as_picture(inputs[1])
     stride, spread = _two(settings["stride"], 1), _two(settings["dilation"], 1)
     padding, groups = _two(settings["padding"], 0), settings["groups"]
-    padded = _padded(x, padding, 0)
+    padded = _pad(x, padding, 0)
     windows = _windows(padded, weight.shape[2:], stride, spread)
     batch, channels, high, wide, *kernel = windows.shape
     inside = channels // groups * math.prod(kernel)
@@ -125,13 +125,13 @@ def convolution(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Seq
                     whole[:, :, top : top + high * stride[0] : stride[0], left : left + wide * stride[1] : stride[1]] += pieces[
                         i, j
                     ]
-            found[0] = _unpadded(whole, padding).reshape(inputs[0].shape)
+            found[0] = _unpad(whole, padding).reshape(inputs[0].shape)
         return [*found, gradient.reshape(result.shape).sum((0, 2, 3))] if len(inputs) == 3 else found
 
     return result.reshape(batch, outputs, *((high, wide) if inputs[0].ndim == 4 else (wide,))), backward
 
 
-def _pooled(
+def _pool_inputs(
     inputs: Sequence[Array], settings: Mapping[str, Any]
 ) -> tuple[Array, tuple[int, int], tuple[int, int], tuple[int, int]]:
     size = _two(settings["size"], 1)
@@ -141,8 +141,8 @@ def _pooled(
 def max_pool(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence[bool], now: ForwardPass) -> Result:
     """The largest of each window; of equals the first takes the gradient, as in PyTorch."""
     del needs, now
-    x, size, stride, padding = _pooled(inputs, settings)
-    padded = _padded(x, padding, -np.inf)
+    x, size, stride, padding = _pool_inputs(inputs, settings)
+    padded = _pad(x, padding, -np.inf)
     windows = _windows(padded, size, stride)
     batch, channels, high, wide = windows.shape[:4]
     best = windows[..., 0, 0].copy()
@@ -160,7 +160,7 @@ def max_pool(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequen
             whole[:, :, top : top + high * stride[0] : stride[0], left : left + wide * stride[1] : stride[1]] += flat * (
                 place == number
             )
-        return [_unpadded(whole, padding).reshape(inputs[0].shape)]
+        return [_unpad(whole, padding).reshape(inputs[0].shape)]
 
     return best.reshape(batch, channels, *((high, wide) if inputs[0].ndim == 4 else (wide,))), backward
 
@@ -168,8 +168,8 @@ def max_pool(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequen
 def average_pool(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence[bool], now: ForwardPass) -> Result:
     """The mean of each window."""
     del needs, now
-    x, size, stride, padding = _pooled(inputs, settings)
-    padded = _padded(x, padding, 0)
+    x, size, stride, padding = _pool_inputs(inputs, settings)
+    padded = _pad(x, padding, 0)
     windows = _windows(padded, size, stride)
     batch, channels, high, wide = windows.shape[:4]
     share = x.dtype.type(1 / math.prod(size))
@@ -179,7 +179,7 @@ def average_pool(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Se
         for top in range(size[0]):
             for left in range(size[1]):
                 whole[:, :, top : top + high * stride[0] : stride[0], left : left + wide * stride[1] : stride[1]] += part
-        return [_unpadded(whole, padding).reshape(inputs[0].shape)]
+        return [_unpad(whole, padding).reshape(inputs[0].shape)]
 
     y = windows.sum((4, 5)) * share
     return y.reshape(batch, channels, *((high, wide) if inputs[0].ndim == 4 else (wide,))), backward

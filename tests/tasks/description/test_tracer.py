@@ -11,7 +11,7 @@ from fedfleet.core.registry import builder, names, parameters
 from fedfleet.executors.numpy.model import NumpyModel
 from fedfleet.executors.numpy.operations import ForwardPass
 from fedfleet.tasks.description.format import description_from_json
-from fedfleet.tasks.description.tracing import describe_module, describe_task
+from fedfleet.tasks.description.tracer import describe_module, describe_task
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,9 @@ from torch.overrides import TorchFunctionMode
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 from fedfleet.core.trees import Array
-from fedfleet.tasks.description.calls import IGNORED, TRANSLATIONS, Untranslatable
+from fedfleet.tasks.description.calls import IGNORED, TRANSLATIONS
 from fedfleet.tasks.description.format import ModelDescription, Operation, check_description
+from fedfleet.tasks.description.layer_calls import Untranslatable
 from fedfleet.tasks.dropout import AddressedDropout
 from fedfleet.tasks.narrow_models import at_width
 
