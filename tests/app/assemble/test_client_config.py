@@ -162,7 +162,7 @@ def test_a_sheet_tells_nothing_of_the_world_or_of_others():
     said = json.loads(client_config_for(setup, 1))
     assert set(said) == {
         "form", "seed", "data_seed", "clients", "rounds", "byte_scale", "task", "inputs", "frozen", "client", "key", "algorithm",
-        "memory_mb", "data",
+        "memory_mb", "data", "described",
     }  # fmt: skip
     assert b"0.0123" not in client_config_for(setup, 1) and b"0.0123" in client_config_for(setup, 4)
     mine = {*said["data"]["train"], *said["data"]["test"]}
