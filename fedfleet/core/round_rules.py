@@ -74,8 +74,8 @@ class RoundRules:
         return next(n for n in range(few, self.cohort + 1) if n >= enough or self.ready(n) < n)
 
     def least(self) -> int:
-        """With how many clients a round can succeed: those that it waits for, or, if it begins with those that are there, as many as
-        can report enough."""
+        """With how many clients a round can succeed: those that it waits for, or, if it begins with those that are there, as many
+        as can report enough."""
         few = max(self.min_clients, 1)
         if self.wait_if_few:
             return self.waits_for()

@@ -196,8 +196,7 @@ def _open_served(
     plan, spec = setup.plan, setup.spec
     key, shared = run_key(folder / "wire" / "run.key"), make_shared_folder()
     host = options.address.rpartition(":")[0]
-    most_samples = int(plan.algorithm.fold.total_weight)  # more samples than a sum can take need not come
-    terms = Terms(plan.clients, open=access.open or is_loopback(host), most_samples=most_samples, evidence=_evidence(access))
+    terms = Terms(plan.clients, open=access.open or is_loopback(host), evidence=_evidence(access))
     registry = Registry(folder / "wire" / "devices.db", key, terms)
     form = conditions.stacked_form()
     facts = {"spec": pin_frozen_weights(spec.toml(), setup.task)} | ({"form": form.name, "threads": form.threads} if form else {})

@@ -20,7 +20,8 @@ class ServeOptions:
     of which `hold` may wait on the line at once, for `hold_seconds` each. `commit_seconds` is how long reports gather before they
     are made safe together. Without `durable` nothing is, and without `streaming` reports are folded at the commit and not when
     they come; `encode_once` is for measuring what it is worth. `keep_reports` spools what devices
-    sent even where the sum is enough. `metrics` is where figures and health are told over HTTP (empty: nowhere), `drain_seconds`
+    sent even where the sum is enough. A report of a device with data of its own counts at most `max_samples` (None: ten times the
+    median of what devices declare). `metrics` is where figures and health are told over HTTP (empty: nowhere), `drain_seconds`
     what a server takes at most to stop in order; a `quiet` one shows nothing on the terminal.
     """
 
@@ -36,6 +37,7 @@ class ServeOptions:
     streaming: bool = True
     encode_once: bool = True
     keep_reports: bool = False
+    max_samples: int | None = None
     in_flight_bytes: int = 256 * MIB
     farewell_seconds: float = 5.0
     checkpoint_every: int = 1
