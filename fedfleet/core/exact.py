@@ -82,8 +82,8 @@ def zero(like: Tree, scales: dict[str, Scale]) -> Accumulator:
 def share_of_room(total_weight: float, reports: int) -> float:
     """The most that each of so many reports may weigh, so that all of them fit into a sum, to the last unit.
 
-    >>> share_of_room(2.0**24, 20), 3 * weight_units(share_of_room(1.0, 3)) <= weight_units(1.0)
-    (838860.8, True)
+    >>> share_of_room(2.0**24, 16), 3 * weight_units(share_of_room(1.0, 3)) <= weight_units(1.0)
+    (1048576.0, True)
     """
     share = total_weight / reports
     while reports * weight_units(share) > weight_units(total_weight):

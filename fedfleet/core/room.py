@@ -34,13 +34,14 @@ def with_room(algorithm: Algorithm, pace: Policy, clients: int, sizes: Ints, *, 
     """
     fold, reports = algorithm.fold, most_reports(pace, clients)
     total_weight, largest = fold.total_weight, float(max(sizes.max(initial=1), 1))
-    if reports * largest > total_weight and (forwarded or not weighs_alike(algorithm, clients)):
+    if reports * largest > total_weight and not forwarded:
+        largest = _heaviest_report(algorithm, clients, largest)
+    if reports * largest > total_weight:
         total_weight = 2.0 ** math.ceil(math.log2(reports * largest))
-    total_weight = max(total_weight, 2.0 ** math.ceil(math.log2(reports)))
     return replace(algorithm, fold=replace(fold, total_weight=total_weight, most_reports=reports))
 
 
-def weighs_alike(algorithm: Algorithm, clients: int) -> bool:
-    """Does every report of the run weigh 1?"""
+def _heaviest_report(algorithm: Algorithm, clients: int, largest: float) -> float:
+    """What the report of a client with the most samples can weigh; of an opaque pass, its samples."""
     halves = (algorithm.local(client, NO_SETTINGS) for client in range(clients))
-    return all(isinstance(half, LocalPass) and half.weigh == "one" for half in halves)
+    return max(half.weight_of(largest) if isinstance(half, LocalPass) else largest for half in halves)

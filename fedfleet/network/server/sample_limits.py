@@ -102,6 +102,4 @@ class SampleLimits:
 
 def _heaviest(half: Pass, samples: float, opaque: float) -> float:
     """What an honest report weighs at most; an opaque pass may weigh its reports as it likes."""
-    if not isinstance(half, LocalPass):
-        return opaque
-    return samples if half.weigh == "samples" else 1.0
+    return half.weight_of(samples) if isinstance(half, LocalPass) else opaque
