@@ -153,8 +153,8 @@ class Selector:
     picks a whole cohort at once and thinks of when that ends, so that it fits only policies with `rounds`. `tailors`: it gives
     clients work of their own (steps, shares, settings), which edges cannot. `by_reports`: it goes by losses or norms that clients
     report, which no noise covers and no prediction knows (None: it does not say). `equal_chance`: every candidate has the same
-    chance, whatever happened before. `members` are those whom alone it ever asks (None: anyone).
-    A wrapper that changes `pick` must say `equal_chance` again.
+    chance, whatever happened before. `members` are those whom alone it ever asks (None: anyone). `bounded`: what it believes of
+    reports, and how often one client leads, is limited. A wrapper that changes `pick` must say `equal_chance` again.
     """
 
     name: str
@@ -170,6 +170,7 @@ class Selector:
     by_reports: bool | None = None
     equal_chance: bool = False
     members: Ints | None = field(default=None, compare=False)
+    bounded: bool = False
 
     def may_ask(self, clients: int) -> Bools:
         """Which of that many clients it may ever ask."""
