@@ -52,6 +52,7 @@ def serve(
     hold: Annotated[int, Ge(0), Le(100_000)] = 4096,
     keep_reports: bool = False,
     max_samples: Count | None = None,
+    trust_reports: bool = False,
     metrics: str = "",
     drain_seconds: _Seconds = 20.0,
     log_level: str = "info",
@@ -84,6 +85,7 @@ def serve(
         keep_reports: spool what devices send until its commit is made.
         max_samples: a report of a device with data of its own counts at most that many samples, however many the device declares;
             default: ten times the median of what devices declare.
+        trust_reports: let a selector that goes by losses or norms of reports believe them without bounds.
         metrics: serve metrics and health over HTTP here, without encryption: /metrics, /healthz, /readyz. Default: nowhere.
         drain_seconds: after SIGTERM: for how long uploads under way may go on.
         log_level: what goes to wire/log.jsonl of the run: debug, info, warning or error.
@@ -100,7 +102,7 @@ def serve(
     options = ServeOptions(
         address=address, devices=devices or 0, patience=patience, lease=lease, evaluate=evaluate,
         evaluate_seconds=evaluate_seconds, transmitters=transmitters, hold=hold, keep_reports=keep_reports, max_samples=max_samples,
-        metrics=metrics,
+        trust_reports=trust_reports, metrics=metrics,
         drain_seconds=drain_seconds, log_level=one_of("log_level", log_level, LEVELS), quiet=AS_JSON.get(),
     )  # fmt: skip
     access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
