@@ -39,7 +39,7 @@ class SampleLimits:
         self._plan, self._world, self._registry = plan, world, registry
         self._max_samples = max_samples
         self._limits: dict[int, TaskLimits] = {}  # by wave
-        self._seen_changes = -1
+        self._seen: tuple[object, int, int] = (None, 0, 0)  # of what devices declare: what the cap was computed from
         self._named: set[int] = set()  # clients of which it was said that they declare more than counts
 
     @property
@@ -53,9 +53,9 @@ class SampleLimits:
     def fix(self, wave: Wave) -> list[str]:
         """A wave goes out: its cap is on the disk when this returns. Sentences about clients that declare more than counts."""
         declared = self._registry.declared
-        if declared.changes != self._seen_changes:
-            self._seen_changes = declared.changes
-            cap = self.cap
+        seen = declared, declared.changes, int(self._registry.enrolled.sum())
+        if seen != self._seen:
+            self._seen, cap = seen, self.cap
             if cap < math.inf:
                 declared.fix_cap(wave.first, cap)
         self._limits.pop(wave.first, None)
@@ -81,7 +81,7 @@ class SampleLimits:
     def forget_tasks(self, next_task: int) -> None:
         """Tasks from this one on were never sent, as far as the journal knows."""
         self._limits.clear()
-        self._seen_changes = -1
+        self._seen = (None, 0, 0)
         self._registry.declared.forget_tasks(next_task)
 
     def _compute(self, wave: Wave) -> TaskLimits:
