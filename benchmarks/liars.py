@@ -19,7 +19,7 @@ import numpy as np
 
 from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.spec import resolve
-from fedfleet.choose.bounded import bounded
+from fedfleet.choose.report_bounds import bounded
 from fedfleet.core.events import Evaluated, ModelCommitted, TasksSent
 from fedfleet.core.parts import Executor, Job
 from fedfleet.core.records import Report

@@ -17,7 +17,7 @@ from fedfleet.app.assemble.executor_choice import fastest_form
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.runs.extra_measures import noise_source
 from fedfleet.app.spec import Spec
-from fedfleet.choose.bounded import bounded
+from fedfleet.choose.report_bounds import bounded
 from fedfleet.core.errors import BadInput
 from fedfleet.executors.hardware import hardware_name
 from fedfleet.store.files import write_atomically

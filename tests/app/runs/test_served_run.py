@@ -16,8 +16,8 @@ from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.runs.served_run import AccessOptions, needs_bounds, serve_run
 from fedfleet.app.spec import load_spec, resolve
 from fedfleet.choose.baselines import fair
-from fedfleet.choose.bounded import bounded
 from fedfleet.choose.oort import oort
+from fedfleet.choose.report_bounds import bounded
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import BadInput, FedFleetError, RunFailed
 from fedfleet.core.noise import add_noise

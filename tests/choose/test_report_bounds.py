@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedfleet.choose.bounded import bounded
 from fedfleet.choose.oort import oort
 from fedfleet.choose.power_of_choice import power_of_choice
 from fedfleet.choose.pyramid import pyramidfl
+from fedfleet.choose.report_bounds import bounded
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.events import TasksSent
 from fedfleet.core.parts import Algorithm, Draw, Selector
