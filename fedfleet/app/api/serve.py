@@ -83,8 +83,8 @@ def serve(
         transmitters: frontend processes that hold devices' calls (0: this one does).
         hold: calls that may wait on the line, 21 kB each.
         keep_reports: spool what devices send until its commit is made.
-        max_samples: a report of a device with data of its own counts at most that many samples, however many the device declares;
-            default: ten times the median of what devices declare.
+        max_samples: a report, or a score, of a device with data of its own counts at most that many samples, however many the
+            device declares; default: ten times the median of what devices declare.
         trust_reports: let a selector that goes by losses or norms of reports believe them without bounds.
         metrics: serve metrics and health over HTTP here, without encryption: /metrics, /healthz, /readyz. Default: nowhere.
         drain_seconds: after SIGTERM: for how long uploads under way may go on.

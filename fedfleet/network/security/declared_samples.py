@@ -70,11 +70,7 @@ class DeclaredSamples:
 
     def median(self, enrolled: Bools) -> int | None:
         """The median of what enrolled devices declare of data of their own, the lower of two; None if none brings its own."""
-        declared = self.samples[enrolled & self.own]
-        if not len(declared):
-            return None
-        middle = (len(declared) - 1) // 2
-        return int(np.partition(declared, middle)[middle])
+        return lower_median(self.samples[enrolled & self.own])
 
     def cap(self, task: int) -> float:
         """How many samples a report of this task counts at most, if they are a device's own; infinite if nothing was said."""
@@ -97,3 +93,15 @@ class DeclaredSamples:
         for client, earlier in self._earlier.items():
             kept = [(min(until, next_task), samples, own) for until, samples, own in earlier]
             self._earlier[client] = [*kept[:1], *(after for before, after in pairwise(kept) if after[0] > before[0])]
+
+
+def lower_median(values: Ints) -> int | None:
+    """The middle value, of an even number the lower of the two; None of none.
+
+    >>> lower_median(np.array([7, 3, 1 << 40, 5])), lower_median(np.array([], np.int64))
+    (5, None)
+    """
+    if not len(values):
+        return None
+    middle = (len(values) - 1) // 2
+    return int(np.partition(values, middle)[middle])

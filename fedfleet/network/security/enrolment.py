@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fedfleet.core.errors import RunFailed, printable
 from fedfleet.network.protocol.fleet_pb2 import EnrolRequest
-from fedfleet.network.security.declared_samples import DeclaredSamples
+from fedfleet.network.security.declared_samples import DeclaredSamples, lower_median
 from fedfleet.network.security.enrolment_request import (
     Admission,
     Refusal,
@@ -112,6 +112,10 @@ class Registry:
     def max_tests(self, clients: NDArray[np.integer], spec: NDArray[np.integer]) -> NDArray[np.int64]:
         """On how many samples these clients may judge a model: what they declared of their own data, or what the spec deals."""
         return np.where(self.declared.own[clients], self._tests[clients], spec).astype(np.int64)
+
+    def median_tests(self) -> int | None:
+        """The median of the test samples that enrolled devices declare of their own data; None if none has any."""
+        return lower_median(self._tests[self.enrolled & self.declared.own & (self._tests > 0)])
 
     def has_own_data(self, client: int) -> bool:
         """Whether the device of this client trains on data of its own."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedfleet.core.parts import Pass, Plan
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
-from fedfleet.core.records import Floats, Wave
+from fedfleet.core.records import Floats, Ints, Wave
 from fedfleet.core.sources import World
 from fedfleet.network.security.enrolment import Registry
 
@@ -77,6 +77,15 @@ class SampleLimits:
                 del self._limits[next(iter(self._limits))]
             found = self._limits[wave.first] = self._compute(wave)
         return found
+
+    def counted_tests(self, clients: Ints, max_tests: Ints) -> Ints:
+        """On how many samples the scores of these clients count at most, who may evaluate on `max_tests`: own samples up to a cap,
+        as in training."""
+        median = self._registry.median_tests() if self._max_samples is None else None
+        cap = self._max_samples if self._max_samples is not None else MEDIANS * median if median is not None else None
+        if cap is None:
+            return max_tests
+        return np.where(self._registry.declared.own[clients], np.minimum(max_tests, cap), max_tests).astype(np.int64)
 
     def forget_tasks(self, next_task: int) -> None:
         """Tasks from this one on were never sent, as far as the journal knows."""

@@ -156,3 +156,22 @@ def test_an_opaque_pass_may_weigh_its_reports_as_it_likes_up_to_its_share_and_th
     assert limits.of(wave()).heaviest.tolist() == [room, room, 5000.0, room, room, room]
     assert limits.of(wave()).counted.tolist() == [room, 100.0, 100.0, 100.0, room, room]
     registry.close()
+
+
+def test_scores_count_on_ten_times_the_median_of_what_devices_declare_to_test_on(opened: Open) -> None:
+    registry, limits = opened()
+    for tests in (20, 1 << 30, 30):
+        registry.enrol(asks(samples=100, test_samples=tests, data="own"), 1.0, "")
+    clients = np.arange(4)
+    most = registry.max_tests(clients, np.full(4, 5000))
+    assert most.tolist() == [20, 1 << 30, 30, 5000]
+    assert limits.counted_tests(clients, most).tolist() == [20, 300, 30, 5000]
+    _, given = opened(max_samples=25)
+    assert given.counted_tests(clients, most).tolist() == [20, 25, 25, 5000]
+
+
+def test_where_nobody_brings_tests_of_its_own_all_scores_count(opened: Open) -> None:
+    registry, limits = opened()
+    enrol(registry, 0, 0)
+    most = registry.max_tests(np.arange(2), np.array([3, 4]))
+    assert limits.counted_tests(np.arange(2), most).tolist() == [3, 4]
