@@ -72,7 +72,7 @@ def bounded(selector: Selector | None = None, *, spread: Times = 3.0, lead: Time
             others = np.flatnonzero(~allowed)
             fewest = best(-counts[others].astype(np.float64), roster.keys[others], missing, draw, "bounded")
             allowed[others[fewest]] = True
-        return roster.only(allowed)
+        return roster if allowed.all() else roster.only(allowed)
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         few = followers(state, roster, n, draw)
