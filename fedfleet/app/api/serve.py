@@ -14,7 +14,7 @@ from fedfleet.app.terminal.answers import AS_JSON, Answer, Interrupted, option_n
 from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 from fedfleet.app.terminal.value_checks import one_of
 from fedfleet.core.errors import BadInput
-from fedfleet.core.limits import Clients
+from fedfleet.core.limits import Clients, Count
 
 if TYPE_CHECKING:
     from fedfleet.network.device.client_runtime import ClientRuntime
@@ -52,6 +52,8 @@ def serve(
     transmitters: Annotated[int, Ge(0), Le(64)] = 2,
     hold: Annotated[int, Ge(0), Le(100_000)] = 4096,
     keep_reports: bool = False,
+    max_samples: Count | None = None,
+    trust_reports: bool = False,
     metrics: str = "",
     drain_seconds: _Seconds = 20.0,
     log_level: str = "info",
@@ -82,6 +84,9 @@ def serve(
         transmitters: frontend processes that hold devices' calls (0: this one does).
         hold: calls that may wait on the line, 21 kB each.
         keep_reports: spool what devices send until its commit is made.
+        max_samples: a report, or a score, of a device with data of its own counts at most that many samples, however many the
+            device declares; default: ten times the median of what devices declare.
+        trust_reports: let a selector that goes by losses or norms of reports believe them without bounds.
         metrics: serve metrics and health over HTTP here, without encryption: /metrics, /healthz, /readyz. Default: nowhere.
         drain_seconds: after SIGTERM: for how long uploads under way may go on.
         log_level: what goes to wire/log.jsonl of the run: debug, info, warning or error.
@@ -97,7 +102,8 @@ def serve(
 
     options = ServeOptions(
         address=address, devices=devices or 0, patience=patience, lease=lease, evaluate=evaluate,
-        evaluate_seconds=evaluate_seconds, transmitters=transmitters, hold=hold, keep_reports=keep_reports, metrics=metrics,
+        evaluate_seconds=evaluate_seconds, transmitters=transmitters, hold=hold, keep_reports=keep_reports, max_samples=max_samples,
+        trust_reports=trust_reports, metrics=metrics,
         drain_seconds=drain_seconds, log_level=one_of("log_level", log_level, LEVELS), quiet=AS_JSON.get(),
     )  # fmt: skip
     access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
