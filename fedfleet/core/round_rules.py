@@ -6,6 +6,7 @@ A policy that declares them (`Policy.round_rules`) can be measured, predicted an
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 
@@ -62,4 +63,5 @@ class RoundRules:
     def least(self) -> int:
         """With how many selected clients a round can succeed."""
         few = max(self.min_clients, 1)
-        return next(n for n in range(few, self.cohort + 1) if n >= self.need(self.cohort, n))
+        # If n clients are enough, so are n + 1: a search by halves, since a cohort may have millions.
+        return few + bisect_left(range(few, self.cohort + 1), True, key=lambda n: n >= self.need(self.cohort, n))
