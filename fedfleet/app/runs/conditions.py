@@ -18,6 +18,7 @@ from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.runs.extra_measures import noise_source
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput
+from fedfleet.core.json_text import parse_json
 from fedfleet.executors.hardware import hardware_name
 from fedfleet.store.files import write_atomically
 
@@ -90,17 +91,31 @@ def stored_conditions(folder: Path) -> Conditions:
     """Those that a run began with."""
     path = folder / FILE
     try:
-        body: dict[str, Any] = json.loads(path.read_bytes())
+        body: dict[str, Any] = parse_json(path.read_bytes())
         if body.pop("format") != _FORM:
             raise ValueError("it has another format")
         result = Conditions(**body)
-        if not all(isinstance(getattr(result, n), str) for n in ("execute", "device", "form", "processor", "frozen")):
-            raise ValueError("it has unexpected contents")
+        wrong = next((name for name, kind in _KINDS.items() if not _is_of(getattr(result, name), kind)), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong} has another type")
         return result
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(
             f"{path} is missing or damaged ({error}); without this file it is unknown how the run computed; restore it"
         ) from None
+
+
+# What each field holds; of a dictionary the kind of its values, whose keys are text.
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("execute", "ray_execute", "device", "form", "processor", "frozen"), str),
+    "threads": int, "form_threads": int, "tf32": bool, "versions": (str,), "noise": (str,), "seconds": (float, int),
+}  # fmt: skip
+
+
+def _is_of(value: Any, kind: type | tuple[type, ...]) -> bool:
+    if isinstance(kind, tuple):
+        return isinstance(value, dict) and all(isinstance(one, kind) for one in value.values())
+    return type(value) is kind
 
 
 def adopt_conditions(spec: Spec, stored: Conditions) -> tuple[Spec, list[str]]:
