@@ -19,6 +19,8 @@ from fedfleet.core.limits import MAX_CLIENTS
 from fedfleet.core.records import ClientScores, Floats, Ints
 from fedfleet.store.journal_rows import Values, decode_with_numbers, row_errors
 
+# No run goes on for so many seconds (limits.Horizon).
+_LAST_MOMENT = 1e13
 # Seconds, bytes and joules of one row: beyond, their sums overflow.
 _LARGEST = 1e18
 _LARGEST_COUNT = 2**53
@@ -45,7 +47,7 @@ class JournalCheck:
 
     def on(self, event: Event) -> None:
         """Take the next event."""
-        if not self._time <= event.time <= _LARGEST:
+        if not self._time <= event.time <= _LAST_MOMENT:
             raise ValueError(f"time {event.time} does not follow time {self._time}")
         self._time = event.time
         if self._ended:

@@ -6,9 +6,11 @@ import resource
 import shutil
 import signal
 import sqlite3
+import subprocess
 import sys
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,6 +42,7 @@ SPECS: dict[str, dict[str, Any]] = {
         "choose": {"use": "power_of_choice"}, "pace": {"use": "readiness", "cohort": 3, "lease": 400.0}, "stop": {"rounds": 5},
     },
 }  # fmt: skip
+ROOT = Path(__file__).parents[2]
 HEADROOM = 1 << 30  # bytes that a reader may take beside what is loaded already
 LIMIT = 20.0  # seconds for one reader
 _INTS = [0, -1, 1, 2, 7, 255, 256, 2**31, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 150_000_000, 10**9]
@@ -352,6 +355,27 @@ def look_through(seed: int, numbers: range, root: Path, results: Path) -> None:
             shutil.rmtree(folder)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         file.write(json.dumps({"peak_mb": peak}) + "\n")
+
+
+def complaints_about(seed: int, numbers: range, root: Path) -> tuple[list[str], Counter[str]]:
+    """What was wrong with how readers ended, and how many ended how, of these cases in a process of its own."""
+    results = root / "results.jsonl"
+    words = [
+        sys.executable,
+        "-W",
+        "ignore::DeprecationWarning",
+        "-m",
+        "tests.mutations.journals",
+        seed,
+        numbers.start,
+        numbers.stop,
+    ]
+    done = subprocess.run([str(w) for w in [*words, root, results]], cwd=ROOT, capture_output=True, text=True, timeout=3600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    assert lines.pop()["peak_mb"] < 1024
+    wrong = [f"case {line['case']} of seed {seed}, {line['reader']}: {line['complaint']}" for line in lines if line["complaint"]]
+    return wrong, Counter(line["ended"] for line in lines)
 
 
 if __name__ == "__main__":

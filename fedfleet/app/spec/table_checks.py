@@ -107,8 +107,11 @@ def as_list(hint: Any, value: Any) -> Any:
     (['phone'], None, 3)
     """
     kinds = [hint] if get_origin(hint) not in (Union, UnionType) else [a for a in get_args(hint) if a is not NoneType]
-    wants_list = bool(kinds) and all(get_origin(_plain_hint(kind)) is list for kind in kinds)
-    return [value] if wants_list and isinstance(value, str | int | float | Mapping) and not isinstance(value, bool) else value
+    origins = {get_origin(_plain_hint(kind)) for kind in kinds}
+    if origins == {dict} and isinstance(value, Mapping):  # a list under each name
+        return {name: as_list(get_args(_plain_hint(kinds[0]))[1], one) for name, one in value.items()}
+    one = isinstance(value, str | int | float | Mapping) and not isinstance(value, bool)
+    return [value] if origins == {list} and one else value
 
 
 def _plain_hint(hint: Any) -> Any:
