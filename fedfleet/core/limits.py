@@ -39,6 +39,7 @@ def is_target(text: str) -> bool:
 
 Positive = Annotated[float, Ge(SMALLEST), Le(LARGEST)]
 NonNegative = Annotated[float, Ge(0), Le(LARGEST)]
+LogSpread = Annotated[float, Ge(0), Le(10)]  # a deviation of a logarithm: six of them are a factor of 1e26
 Waiting = Annotated[float, Gt(0)]  # seconds, or infinite: as long as it takes
 Horizon = Annotated[float, Gt(0), Le(1e12)]  # seconds: beyond, moments can no longer be told apart
 Share = Annotated[float, Ge(SMALLEST), Le(1)]
