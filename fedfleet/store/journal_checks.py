@@ -17,6 +17,7 @@ from fedfleet.core import events
 from fedfleet.core.events import Event
 from fedfleet.core.limits import MAX_CLIENTS
 from fedfleet.core.records import ClientScores, Floats, Ints
+from fedfleet.measure.score_info import kind_of_measures
 from fedfleet.store.journal_rows import Values, decode_with_numbers, row_errors
 
 # No run goes on for so many seconds (limits.Horizon).
@@ -166,8 +167,10 @@ class JournalCheck:
         if not 0 <= event.version <= self._commits:
             raise ValueError(f"model {event.version} is evaluated, and the newest is model {self._commits}")
         tallies = [(event.correct, event.total), *([] if event.unseen is None else [event.unseen])]
-        if any(total < 0 or max(total, abs(correct)) > _LARGEST_COUNT for correct, total in tallies):
+        if any(not -_LARGEST_COUNT <= correct <= total <= _LARGEST_COUNT for correct, total in tallies):
             raise ValueError("a score is not a ratio of two counts")
+        if event.correct < 0 and kind_of_measures(event.measures).percent:
+            raise ValueError(f"{event.correct} of {event.total} test samples are right")
         self._add_names(event.measures)
         scores: ClientScores | None = event.clients
         if scores is None:
@@ -175,7 +178,8 @@ class JournalCheck:
         self._check_clients(scores.clients)
         if not len(scores.clients) == len(scores.correct) == len(scores.total) or len(scores.clients) > self.clients:
             raise ValueError("the scores of clients have columns of different length")
-        if (scores.total < 1).any() or (np.abs(scores.correct) > _LARGEST_COUNT).any() or (scores.total > _LARGEST_COUNT).any():
+        columns = scores.correct, scores.total
+        if (columns[1] < 1).any() or (columns[0] > columns[1]).any() or any((np.abs(c) > _LARGEST_COUNT).any() for c in columns):
             raise ValueError("the score of a client is not a ratio of two counts")
 
     def _close_round(self, round_: int) -> None:
