@@ -248,7 +248,7 @@ def require(path: Path) -> None:
 
 def read(path: Path, clients: int | None = None) -> Iterator[Event]:
     """The events of a journal, also while a run is still writing it; `UnreadableRow` if they do not fit together, or if its run has
-    not so many clients."""
+    more clients."""
     return read_events(enumerate(rows_of(path), 1), clients)
 
 

@@ -34,13 +34,13 @@ _ACCOUNTED = 4
 class JournalCheck:
     """The events of a journal so far, as far as later ones must fit to them: `on` refuses with ValueError what does not.
 
-    `expected` is how many clients its run has, where its spec says that.
+    `most_clients` is how many its run can have, where its spec says that; a run on edges has one for each user.
     """
 
-    __slots__ = ("_client_of", "_closed", "_commits", "_ended", "_names", "_state", "_time", "clients", "expected")
+    __slots__ = ("_client_of", "_closed", "_commits", "_ended", "_names", "_state", "_time", "clients", "most_clients")
 
-    def __init__(self, expected: int | None = None) -> None:
-        self.clients, self.expected = 0, expected
+    def __init__(self, most_clients: int | None = None) -> None:
+        self.clients, self.most_clients = 0, most_clients
         self._time, self._closed, self._commits, self._ended = 0.0, 0, 0, False
         # By task: its client, and what became of it.
         self._client_of, self._state = array("q"), bytearray()
@@ -113,8 +113,8 @@ class JournalCheck:
             raise ValueError("the run began before")
         if type(event.clients) is not int or not 1 <= event.clients <= MAX_CLIENTS:
             raise ValueError(f"the number of clients, {event.clients!r:.40}, is not between 1 and {MAX_CLIENTS:,}")
-        if self.expected not in (None, event.clients):
-            raise ValueError(f"the run has {event.clients} clients, and its spec says {self.expected}")
+        if self.most_clients is not None and event.clients > self.most_clients:
+            raise ValueError(f"the run has {event.clients} clients, and its spec {self.most_clients}")
         if type(event.seed) is not int or not all(isinstance(text, str) for text in (event.spec_digest, event.model_hash)):
             raise ValueError("the beginning of the run does not name its seed, spec and model")
         self.clients = event.clients
@@ -225,5 +225,5 @@ def check_events(numbered: Iterable[tuple[int, Event]], check: JournalCheck | No
 
 
 def read_events(rows: Iterable[tuple[int, Values]], clients: int | None = None) -> Iterator[Event]:
-    """The events of all rows of a journal, numbered from 1; `clients`: how many its run must have."""
+    """The events of all rows of a journal, numbered from 1; `clients`: how many its run can have."""
     return (event for _, event in check_events(decode_with_numbers(rows), JournalCheck(clients)))

@@ -285,8 +285,8 @@ def _decode_one(row: Row, number: int) -> Event:
         case Kind.SEEN:
             # A roster of which only the size is known, as the journal keeps it.
             n = row.task
-            columns = (np.broadcast_to(value, n) for value in (np.int64(-1), np.uint64(0), np.int64(0)))  # they take no room
-            return events.CandidatesSeen(t, Roster(*columns))
+            unknown, zeros = np.broadcast_to(np.int64(-1), n), np.broadcast_to(np.int64(0), n)  # they take no room
+            return events.CandidatesSeen(t, Roster(unknown, np.broadcast_to(np.uint64(0), n), zeros))
         case Kind.PROBED:
             probed = json.loads(text)
             clients, values = whole_numbers(probed["clients"]), real_numbers(probed["values"])

@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_refused(events, says):
     refused(events, says)
 
 
-def test_a_run_has_as_many_clients_as_its_spec_says():
-    assert read(STORY, 4)
-    with pytest.raises(BadInput, match="has 4 clients, and its spec says 16"):
-        read(STORY, 16)
+def test_a_run_has_no_more_clients_than_its_spec_says():
+    assert read(STORY, 4) and read(STORY, 9)
+    with pytest.raises(BadInput, match="has 4 clients, and its spec 3"):
+        read(STORY, 3)

@@ -70,7 +70,7 @@ def test_spans_of_tasks(tasks):
     assert read_spans(spans(np.array(tasks, np.int64)), 13).tolist() == tasks
 
 
-@pytest.mark.parametrize("text", ["0-150000000", "13", "-3", "3-", "2 1", "0-4 4", "5-3", "a", "0-99999999999999999999", "1-2-3"])
+@pytest.mark.parametrize("text", ["0-150000000", "13", "-3", "2 1", "0-4 4", "5-3", "a", "0-99999999999999999999", "1-2-3"])
 def test_spans_that_no_run_writes_take_no_room(text):
     with pytest.raises(ValueError, match=r"ascending|invalid literal"):
         read_spans(text, 13)

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from fedfleet.core.errors import printable
@@ -20,21 +20,21 @@ _CONFIG = ConfigDict(strict=True, extra="allow")
 _Share = float | None
 
 
+@with_config(_CONFIG)
 class _Score(TypedDict, total=False):
-    __pydantic_config__ = _CONFIG
     kind: str
     name: str
     percent: bool
 
 
+@with_config(_CONFIG)
 class _Mean(TypedDict):
-    __pydantic_config__ = _CONFIG
     mean: float
     sd: float
 
 
+@with_config(_CONFIG)
 class _Wasted(TypedDict, total=False):
-    __pydantic_config__ = _CONFIG
     tasks: int
     seconds: float
     share: float
@@ -43,8 +43,8 @@ class _Wasted(TypedDict, total=False):
     duplicates: int
 
 
+@with_config(_CONFIG)
 class _Energy(TypedDict):
-    __pydantic_config__ = _CONFIG
     joules: float
     useful: float
     wasted: float
@@ -52,15 +52,15 @@ class _Energy(TypedDict):
     grams: float | None
 
 
+@with_config(_CONFIG)
 class _Fairness(TypedDict, total=False):
-    __pydantic_config__ = _CONFIG
     jain: float
     never: int
     gini: float
 
 
+@with_config(_CONFIG)
 class _Privacy(TypedDict, total=False):
-    __pydantic_config__ = _CONFIG
     mechanism: str
     epsilon: float | None
     delta: float
@@ -70,20 +70,21 @@ class _Privacy(TypedDict, total=False):
     noise_from: str
 
 
+@with_config(_CONFIG)
 class _ClassRow(TypedDict):
-    __pydantic_config__ = _CONFIG
     label: str | int
     n: int
     recall: _Share
     precision: _Share
 
 
+@with_config(_CONFIG)
 class _LabelRow(_ClassRow):
     f1: _Share
 
 
+@with_config(_CONFIG)
 class _TokenRow(TypedDict):
-    __pydantic_config__ = _CONFIG
     token: int
     name: str
     n: int
@@ -91,24 +92,26 @@ class _TokenRow(TypedDict):
     instead: str | None
 
 
+@with_config(_CONFIG)
 class _ErrorRow(TypedDict):
-    __pydantic_config__ = _CONFIG
     n: int
     rmse: float | None
     bias: float | None
 
 
+@with_config(_CONFIG)
 class _Bin(_ErrorRow):
     low: float
     high: float
 
 
+@with_config(_CONFIG)
 class _Output(_ErrorRow):
     name: str
 
 
+@with_config(_CONFIG)
 class _FitRows(TypedDict, total=False):
-    __pydantic_config__ = _CONFIG
     pairs: list[list[float]]
     numbers: int
     not_finite: int
@@ -116,8 +119,8 @@ class _FitRows(TypedDict, total=False):
     outputs: list[_Output]
 
 
+@with_config(_CONFIG)
 class _Measures(TypedDict, total=False):
-    __pydantic_config__ = _CONFIG
     digest: str
     spec_digest: str
     out: str
