@@ -37,9 +37,9 @@ def main() -> None:
         if word.startswith("--most-bytes="):
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then writing fails, as on a full disk
             resource.setrlimit(resource.RLIMIT_FSIZE, (int(word.split("=")[1]), resource.RLIM_INFINITY))
-    opened = bool(options.pop("open_enrolment", True))
+    opened, tls = bool(options.pop("open_enrolment", True)), options.pop("tls", None)
     try:
-        served_to_the_end(Path(folder), from_text(toy), ServeOptions(**options), opened=opened, resume="--resume" in words)
+        served_to_the_end(Path(folder), from_text(toy), ServeOptions(**options), opened=opened, tls=tls, resume="--resume" in words)
     except FedFleetError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(error.exit_code) from None
@@ -48,7 +48,9 @@ def main() -> None:
         raise SystemExit(130) from None
 
 
-def served_to_the_end(folder: Path, toy: Toy, options: ServeOptions, *, opened: bool, resume: bool) -> None:
+def served_to_the_end(
+    folder: Path, toy: Toy, options: ServeOptions, *, opened: bool, tls: dict[str, str] | None = None, resume: bool
+) -> None:
     """Serve a toy in this folder."""
     plan, world = plan_of(toy), world_for(toy)
     (folder / "wire").mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -65,7 +67,7 @@ def served_to_the_end(folder: Path, toy: Toy, options: ServeOptions, *, opened: 
         judge = ThreadEvaluator(EvalContext(plan, world, opaque_executor()))
         try:
             run = ServedRun(plan, world, judge, registry, key, lambda client: b"{}", journal, folder, "toy")
-            state = serve(run, options, recovery=back)
+            state = serve(run, options, recovery=back, tls=tls)
             journal.flush()
             save_tree(folder / "model.safetensors", state.server.params)
         finally:

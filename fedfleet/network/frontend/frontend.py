@@ -161,9 +161,9 @@ class Frontend:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(self._on_task_done)
+        task.add_done_callback(self.on_task_done)
 
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+    def on_task_done(self, task: asyncio.Task[None]) -> None:
         """A commit that fails (a full disk) ends this process with its sentence: nothing unsafe is ever acknowledged."""
         if not task.cancelled() and (wrong := task.exception()) is not None:
             self.fail(wrong)
@@ -261,7 +261,7 @@ async def _serve_devices(frontend: Frontend, server_left: asyncio.Task[bool]) ->
     from fedfleet.network.frontend.service import FleetService
 
     commit_task = asyncio.create_task(frontend.group_commit.run())
-    commit_task.add_done_callback(frontend._on_task_done)  # pyright: ignore[reportPrivateUsage]
+    commit_task.add_done_callback(frontend.on_task_done)
     counters_task = asyncio.create_task(_send_counters(frontend))
     stop_task = asyncio.create_task(frontend.stopped.wait())
     try:
