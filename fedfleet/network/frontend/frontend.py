@@ -83,6 +83,8 @@ class Frontend:
         self.limiter = PeerLimiter(
             Limits(all_bytes=config.in_flight_bytes, peer_bytes=config.in_flight_bytes // 2 + config.largest)
         )
+        for client, left in config.strikes:
+            self.limiter.restore_strikes(int(client), left, time.monotonic())
         self.stopped = asyncio.Event()
         self.failure = ""
         self._tasks: set[asyncio.Task[None]] = set()

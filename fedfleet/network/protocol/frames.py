@@ -3,7 +3,7 @@
 A frame is four bytes (the length of the head, little-endian), the head (a protobuf message) and the payload (raw bytes): tensors
 are never copied into a message. Whatever is wrong with bytes from elsewhere is `Refused`.
 
-Each message ends with its own checksum, as a field that other readers of protobuf pass over. A payload has its checksum in its head.
+Each message ends with its own checksum, as a field that other readers of protobuf pass over. A payload has its own in its head.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ class FrontendConfig:
 
     `sheet` says what reports must look like (see `partial_sums`), `codecs` in which codes they may come, `codec_of` which client
     uses which (none: plain tensors). `spool` and `stream` say where granted reports go. Statistics are taken if they have one of
-    the names in `stats` (None: whatever an opaque pass calls them).
+    the names in `stats` (None: whatever an opaque pass calls them). `strikes` are clients that were struck lately, each with
+    how many strikes it has left.
     """
 
     index: int
@@ -76,6 +77,7 @@ class FrontendConfig:
     codec_of: list[list[int]]
     tls: dict[str, str]
     stats: list[str] | None
+    strikes: list[list[float]] = field(default_factory=list[list[float]])
 
 
 def config_to_bytes(config: FrontendConfig) -> bytes:

@@ -94,7 +94,7 @@ def test_a_line_that_only_looks_sound_is_made_anew_too():
 
 def test_a_refusal_that_is_heard_three_times_ends_the_device_with_the_server_s_sentence():
     script = Script(*[CallRefused("the token has expired")] * 9)
-    with pytest.raises(BadInput, match="^the token has expired$"):
+    with pytest.raises(BadInput, match=r"^the token has expired$"):
         script.run()
     assert len(script.tried) == 3 and script.now < 1.0
 

@@ -6,11 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.frontend import service as door
-from fedfleet.network.frontend.service import NotFound, NotPermitted, RateLimited, Unauthenticated
+from fedfleet.network.frontend.service import NotFound, NotPermitted, RateLimited, TooSlow, Unauthenticated
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import FIRST_EVAL_TASK, encode_frame
@@ -268,8 +269,10 @@ def test_a_stream_that_keeps_us_waiting_is_given_up_and_its_memory_given_back(
                 yield bytes([byte])
                 await asyncio.sleep(0.005 if silent == "dripping" else 5)
 
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(stage.handlers.hand_stream(requests(), Call()), 2)  # type: ignore[arg-type]
+        with pytest.raises(TooSlow, match=r"0.03 s passed without a chunk, .* send it again") as refusal:
+            await asyncio.wait_for(stage.handlers.receive_stream(requests(), Call()), 2)  # type: ignore[arg-type]
+        assert grpc.StatusCode[refusal.value.code] is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert stage.transmitter.counters["calls/HandStream/DEADLINE_EXCEEDED"] == 1
         assert stage.transmitter.limiter.bytes_in_flight == 0
         assert (stage.handlers._partials.stored_bytes(5, head.crc32c, head.nbytes) > 0) is (silent != "at once")
 
