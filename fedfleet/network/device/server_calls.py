@@ -54,7 +54,7 @@ class Connection:
         host, port = split_address(server)
         self.server, self.uses_tls, self.worked = server, credentials is not None, False
         self.bytes_down = self.bytes_up = 0
-        self._target, self._credentials, self._call_seconds = f"{host}:{port}", credentials, call_seconds
+        self._target, self._credentials, self.call_seconds = f"{host}:{port}", credentials, call_seconds
         self._expects_checksum = False  # did the server ever send one?
         self._open()
 
@@ -94,7 +94,7 @@ class Connection:
 
     def send_report(self, data: bytes, seconds: float = CALL_SECONDS) -> tuple[pb.Receipt, memoryview]:
         """A framed report in one message; the receipt, and the model of the next work where it came along."""
-        return self._parse_frame(self._call("Hand", data, min(seconds, self._call_seconds)), pb.Receipt)
+        return self._parse_frame(self._call("Hand", data, min(seconds, self.call_seconds)), pb.Receipt)
 
     def stream_report(self, pieces: Iterable[bytes], seconds: float) -> tuple[pb.Receipt, memoryview]:
         """The same in pieces: a frame without a payload first, then chunks."""
@@ -112,7 +112,7 @@ class Connection:
     def _call(self, method: str, data: bytes, seconds: float | None = None) -> bytes:
         self.bytes_up += len(data)
         try:
-            (reply,) = self._guarded(lambda: [self._unary[method](data, timeout=seconds or self._call_seconds)])
+            (reply,) = self._guarded(lambda: [self._unary[method](data, timeout=seconds or self.call_seconds)])
         except NotFound as error:  # of a model alone
             raise Damaged(f"NOT_FOUND: {error}") from None
         return self._count_reply(reply)

@@ -14,6 +14,7 @@ from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, crc32c, encode
 
 _MIN_SECONDS = 5.0  # that a call is given, however near its end the lease is
 _BUSY_PAUSE = 0.05
+_MIN_RATE = 4096  # bytes a second of a line that is worth waiting for; a slower one is hung up, and goes on where it was
 _MAX_DAMAGES = 8  # copies of a model that arrive whole and damaged: then it is not the line, but what the server has
 
 
@@ -36,7 +37,7 @@ def fetch_blob(
         before = len(data)
         try:
             request = pb.FetchRequest(caller=caller, name=blob.name, offset=before)
-            for chunk in connection.fetch(request, max(until - time.time(), _MIN_SECONDS)):
+            for chunk in connection.fetch(request, _call_seconds(connection, until, blob.nbytes - before)):
                 data += chunk
                 if len(data) > blob.nbytes:
                     break
@@ -73,10 +74,10 @@ def deliver_report(
     line_broke = False
     tries = Tries(connection, wait, until - time.time(), remark)
     for pause in wait.pauses():
-        seconds_left = until - time.time()
         rest = 0.0
         try:
-            receipt, model = _send_once(connection, head, payload, max(seconds_left, _MIN_SECONDS), resume=line_broke)
+            seconds = _call_seconds(connection, until, len(payload))
+            receipt, model = _send_once(connection, head, payload, seconds, resume=line_broke)
             tries.succeed()
             if receipt.status not in (pb.Receipt.BUSY, pb.Receipt.RETRY):
                 return receipt, model
@@ -90,6 +91,11 @@ def deliver_report(
         # What the server says counts, but a server that says nothing is not asked in a circle.
         wait.sleep(max(rest, min(pause, _BUSY_PAUSE)))
     raise AssertionError("pauses never end")
+
+
+def _call_seconds(connection: Connection, until: float, nbytes: int) -> float:
+    """How long a call may take that moves so many bytes: a line that hangs must not cost the whole lease."""
+    return max(min(until - time.time(), connection.call_seconds + nbytes / _MIN_RATE), _MIN_SECONDS)
 
 
 def _send_once(

@@ -21,7 +21,7 @@ DATA = bytes(range(256)) * (SIZE // 256 + 1)
 class Breaking:
     """A line of which each call breaks after so many bytes; when the list is used up it holds."""
 
-    server, uses_tls, worked = "nowhere:1", False, True
+    server, uses_tls, worked, call_seconds = "nowhere:1", False, True, 120.0
 
     def __init__(self, breaks, payload=DATA[:SIZE]):
         self.renewed = 0
@@ -103,6 +103,19 @@ def test_a_model_that_was_damaged_on_its_way_is_fetched_again():
     assert line.calls == 4
 
 
+def test_a_line_that_hangs_does_not_cost_the_whole_lease():
+    class Hanging(Breaking):
+        def fetch(self, request, seconds):
+            given.append(seconds)
+            return super().fetch(request, seconds)
+
+    given, line = [], Hanging([])
+    blob = pb.Blob(name="a", nbytes=SIZE, crc32c=crc32c(line.payload))
+    for lease in (1e6, 300.0, 1.0):
+        fetch_blob(line, WHO, blob, swift(), time.time() + lease)
+    assert given == pytest.approx([120.0 + SIZE / 4096, 300.0, 5.0], abs=0.5)
+
+
 def test_both_end_with_the_lease():
     late = time.time() - 1
     with pytest.raises(TooLate, match=f"only 0 of {SIZE} bytes"):
@@ -116,7 +129,7 @@ def test_small_reports_go_in_one_message():
     sent = []
 
     class One:
-        server, uses_tls, worked = "nowhere:1", False, True
+        server, uses_tls, worked, call_seconds = "nowhere:1", False, True, 120.0
 
         def send_report(self, data, seconds):
             sent.append((len(data), seconds))
