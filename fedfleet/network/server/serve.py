@@ -27,6 +27,7 @@ from fedfleet.network.server.served_plan import ServedRun, check_servable, clien
 from fedfleet.network.server.server_loop import ServerLoop
 from fedfleet.network.server.supervisor import Supervisor, frontend_configs, frontend_count, reserve_port
 from fedfleet.store import journal as journals
+from fedfleet.store.file_modes import private_files
 from fedfleet.store.journal_rows import decode
 
 _COUNTERS_SECONDS = 1.0  # frontends report twice a second what is under way
@@ -58,7 +59,7 @@ def serve(
 ) -> RunState:
     """Serve a plan to its end; `recovery` is where a killed server left it. `on_listening` is called when devices may call."""
     check_servable(served.plan, options.devices)
-    with infrequent_gc():
+    with infrequent_gc(), private_files():
         return asyncio.run(_serve(served, options, recovery, dict(tls or {}), on_listening))
 
 
