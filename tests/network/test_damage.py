@@ -172,4 +172,6 @@ def test_streams_on_a_bad_line_arrive_whole(tmp_path, tls):
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 def test_two_hundred_bad_lines(tmp_path, tls):
     check(trials(tmp_path, range(100, 300), tls=tls), 200)
-    check(trials(tmp_path / "large", range(20), LARGE, tls), 20)
+    large = tmp_path / "large"
+    large.mkdir()
+    check(trials(large, range(20), LARGE, tls), 20)

@@ -13,7 +13,7 @@ import numpy as np
 from fedfleet.core import aggregation
 from fedfleet.core.codec import Codec
 from fedfleet.core.commands import Gather
-from fedfleet.core.errors import Refused, RunFailed
+from fedfleet.core.errors import Refused, RunFailed, printable
 from fedfleet.core.events import ReportsGathered
 from fedfleet.core.parts import FoldResult, Plan
 from fedfleet.core.records import Rejection, Report
@@ -170,13 +170,15 @@ def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec]) -> Fol
         try:
             update = _decode_update(data, codecs.get(context.client), algorithm.fold.like(command.server))
         except Refused as error:
-            refusals[context.task] = f"client {context.client}: {error}"
+            refusals[context.task] = f"client {context.client}: {printable(str(error))}"
             continue
         reports.append(Report(context.task, context.client, update, entry.weight, stats))
     usable = [c for c in contexts if c.task not in refusals]
     folded = fold_in_order(algorithm.fold, command.server, reports, usable, algorithm.accept)
+    # What a fold says of a report may quote it.
+    quoted = (replace(r, reason=printable(r.reason)) for r in folded.rejected)
     rejections = _rejections(replace(job, refusals=refusals))
-    return replace(folded, rejected=tuple(sorted((*folded.rejected, *rejections), key=lambda r: r.task)))
+    return replace(folded, rejected=tuple(sorted((*quoted, *rejections), key=lambda r: r.task)))
 
 
 def _decode_update(data: bytes, codec: Codec | None, like: Tree) -> Tree:

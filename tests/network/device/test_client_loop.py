@@ -3,19 +3,21 @@
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import grpc
 import numpy as np
 import pytest
 
 from fedfleet.core.errors import BadInput, Refused, RunFailed
+from fedfleet.core.parts import Executor
 from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.network.device.caps import Caps
 from fedfleet.network.device.client_loop import Stopped
 from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import INLINE_BYTES, crc32c
-from tests.network.device.fake import attended, device, toy_kit
+from tests.network.device.fake import ToyExecutor, attended, device, toy_kit
 
 pytestmark = pytest.mark.slow
 
@@ -356,3 +358,25 @@ def test_a_signal_stops_a_device_that_waits_on_the_line(fake, tmp_path):
     timer.join()
     one.connection.close(), one.store.close()
     assert time.monotonic() - began < 5 and fake.left == 1
+
+
+def test_what_fails_with_much_text_is_told_in_one_short_line(fake, tmp_path):
+    nasty = "\n".join(["\x1b[2J it cannot be trained \u202e" + "x" * 80] * 50)
+
+    class Failing(ToyExecutor):
+        def train(self, jobs):
+            raise ValueError(nasty)
+
+    def make(sheet, fetch=None):
+        toy = toy_kit(sheet, fetch)
+        return replace(toy, execute=Executor("toy", Failing().train, toy.execute.evaluate))
+
+    for _ in range(3):
+        fake.give(W)
+    said = []
+    with pytest.raises(RunFailed, match="3 tasks in a row failed") as wrong:
+        attended(fake, tmp_path / "s", make=make, said=said)
+    declined = [head.declined for head, _ in fake.declined]
+    assert len(declined) == 3
+    for text in (*said, *declined, str(wrong.value)):
+        assert text.isprintable() and len(text) < 400 and text.count("trained") <= 2
