@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -28,11 +29,9 @@ from fedfleet.network.protocol.frames import (
     encode_message,
     is_eval_task,
     parse_message,
-    split_address,
     with_checksum,
 )
 from fedfleet.network.security.secrets import check_nonce, check_secret, check_status_token
-from fedfleet.network.security.tls import is_loopback
 
 _IDLE_SECONDS = 30.0  # between two chunks of a stream
 _MAX_CHUNK_BYTES = 64 << 20  # bytes of a model whose chunks are kept ready
@@ -314,13 +313,14 @@ class FleetService:
         return encode_message(pb.LeaveReply())
 
     async def status(self, data: bytes, call: Call) -> bytes:
-        """How the server stands."""
-        del call
-        request = parse_message(data, pb.StatusRequest)
-        frontend = self.frontend
-        is_local = is_loopback(split_address(frontend.config.address)[0])
-        if not is_local and not check_status_token(frontend.key, request.token):
-            raise NotPermitted("show the token of wire/status.token in the run's folder")
+        """How the server stands: for its operator; others hear what a load balancer needs, whether it takes devices."""
+        request, frontend = parse_message(data, pb.StatusRequest), self.frontend
+        self._admit(f"status {call.peer().rpartition(':')[0]}")
+        if request.token and not check_status_token(frontend.key, request.token):
+            raise NotPermitted("this is not the token in wire/status.token of the run's folder")
+        if not request.token and "client_ca" not in frontend.config.tls:  # with it, the caller has shown a certificate
+            serving = not (frontend.state.draining or frontend.state.end_reason)
+            return encode_message(pb.StatusReply(json=json.dumps({"serving": serving})))
         reply = await frontend.uplink.ask_server(lambda out, number: out.asking.append(inside.Asking(number=number)))
         return encode_message(pb.StatusReply(json=reply.json))
 

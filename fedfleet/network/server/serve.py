@@ -20,6 +20,7 @@ from fedfleet.network.operations.drain import STATUS_TEXTS, DrainPhase, advance,
 from fedfleet.network.operations.metrics import INFLIGHT_BYTES
 from fedfleet.network.operations.monitor import Monitor
 from fedfleet.network.operations.process_memory import infrequent_gc
+from fedfleet.network.operations.status_token import publish_token, withdraw_token
 from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
 from fedfleet.network.server.options import FrontendConfig, ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun, restore
@@ -90,6 +91,7 @@ async def _serve(
             in_process=count == 0,
         )  # fmt: skip
         monitor_task: asyncio.Task[None] | None = None
+        token_path = publish_token(address, served.key)
         try:
             with _handle_signals(server, monitor):
                 resume = recovery is not None and recovery.started
@@ -104,6 +106,7 @@ async def _serve(
                 await running
         finally:
             monitor.board.listening = False
+            withdraw_token(token_path)
             if monitor_task is not None:
                 monitor_task.cancel()
             await supervisor.close()
