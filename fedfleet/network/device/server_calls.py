@@ -55,7 +55,6 @@ class Connection:
         self.server, self.uses_tls, self.worked = server, credentials is not None, False
         self.bytes_down = self.bytes_up = 0
         self._target, self._credentials, self.call_seconds = f"{host}:{port}", credentials, call_seconds
-        self._expects_checksum = False  # did the server ever send one?
         self._open()
 
     def _open(self) -> None:
@@ -130,15 +129,14 @@ class Connection:
             raise Damaged(f"an answer that cannot be read ({type(error).__name__})") from None
 
     def _parse(self, data: bytes | memoryview, kind: type[Reply]) -> Reply:
-        """A message of the server: `Damaged` if it is none, or has no checksum although those before had."""
-        carries = has_checksum(data)
-        if self._expects_checksum and not carries:
+        """A message of the server: `Damaged` if it is none, or not whole with its checksum."""
+        if not has_checksum(data):
             raise Damaged("an answer without its checksum")
         try:
             reply = parse_message(data, kind)
         except Refused as error:
             raise Damaged(f"an answer that cannot be read: {error}") from None
-        self.worked, self._expects_checksum = True, carries
+        self.worked = True
         return reply
 
     def _parse_frame(self, data: bytes, kind: type[Reply]) -> tuple[Reply, memoryview]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a device that waits for work has no use for tensors, and nu
     from fedfleet.core.trees import Tree
 
 # Raised whenever one side would misunderstand the other; see proto/fleet.proto.
-PROTOCOL = 3
+PROTOCOL = 4
 CHUNK = 1 << 20  # bytes of a streamed chunk at most
 INLINE_BYTES = 1 << 20  # a payload of at most so many bytes travels in one message, a larger one in chunks
 MAX_HEAD_BYTES = 1 << 16
