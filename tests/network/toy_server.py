@@ -26,7 +26,7 @@ from fedfleet.store.files import save_tree
 from fedfleet.store.lock import hold_lock
 from fedfleet.testing.toys import opaque_executor
 from tests.network.evaluation.thread import ThreadEvaluator
-from tests.network.toys import Toy, from_text, plan_of, world_for
+from tests.network.toys import Toy, from_text, noising_of, plan_of, world_for
 
 
 def main() -> None:
@@ -66,7 +66,9 @@ def served_to_the_end(
         registry = Registry(folder / "wire" / "devices.db", key, Terms(toy.clients, open=opened))
         judge = ThreadEvaluator(EvalContext(plan, world, opaque_executor()))
         try:
-            run = ServedRun(plan, world, judge, registry, key, lambda client: b"{}", journal, folder, "toy")
+            run = ServedRun(
+                plan, world, judge, registry, key, lambda client: b"{}", journal, folder, "toy", noising_of(toy, folder)
+            )
             state = serve(run, options, recovery=back, tls=tls)
             journal.flush()
             save_tree(folder / "model.safetensors", state.server.params)

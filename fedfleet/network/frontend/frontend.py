@@ -34,6 +34,7 @@ from fedfleet.network.protocol.process_link import Blob, Link, connect_link, map
 from fedfleet.network.rules.pace_steering import return_delays
 from fedfleet.network.rules.peer_limits import Limits, PeerLimiter
 from fedfleet.network.security.secrets import RunKey, nonce_of
+from fedfleet.network.security.sum_cipher import cipher_of
 from fedfleet.network.server.options import FrontendConfig, config_from_bytes
 
 _NO_MODEL_SECONDS = 1.0
@@ -72,9 +73,12 @@ class Frontend:
                 raise RunFailed(
                     f"{folder} cannot be created ({error.strerror}); check disk space and permissions, then resume"
                 ) from error
-        sums = PartialSums(self.decoder.layout, folder) if config.stream else None
-        spool = Spool(Path(config.folder), lasting=config.durable) if config.spool else None
-        self.group_commit = GroupCommit(sums, spool, durable=config.durable, seconds=config.commit_seconds, on_safe=self._on_safe)
+        self.cipher = cipher_of(bytes.fromhex(config.noise_key) or None)
+        sums = PartialSums(self.decoder.layout, folder, self.cipher) if config.stream else None
+        spool = Spool(Path(config.folder), lasting=config.durable, cipher=self.cipher) if config.spool else None
+        self.group_commit = GroupCommit(
+            sums, spool, durable=config.durable, seconds=config.commit_seconds, on_safe=self._on_safe, cipher=self.cipher
+        )
         self.state = FrontendState(WorkQueue(config.clients), np.ones(config.clients, np.uint32))
         self.uplink = Uplink()
         self.counters: Counter[str] = Counter()

@@ -101,7 +101,8 @@ class FleetService:
 
     def __init__(self, frontend: Frontend) -> None:
         self.frontend = frontend
-        self._partials = PartialUploads(Path(frontend.config.shared) / "partials", frontend.config.in_flight_bytes // 4)
+        partials = Path(frontend.config.shared) / "partials"
+        self._partials = PartialUploads(partials, frontend.config.in_flight_bytes // 4, frontend.cipher)
         self._chunks = ChunkCache(_MAX_CHUNK_BYTES)
         self.methods: dict[str, Callable[[bytes, Call], Awaitable[bytes]]] = {
             "Enrol": self.enrol, "Check": self.check, "Hand": self.hand, "Held": self.upload_offset, "Leave": self.leave,

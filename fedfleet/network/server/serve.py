@@ -22,6 +22,7 @@ from fedfleet.network.operations.monitor import Monitor
 from fedfleet.network.operations.process_memory import infrequent_gc
 from fedfleet.network.operations.status_token import publish_token, withdraw_token
 from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
+from fedfleet.network.security.sum_cipher import cipher_of
 from fedfleet.network.server.options import FrontendConfig, ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun, restore
 from fedfleet.network.server.served_plan import ServedRun, check_servable, client_codecs, max_report_bytes, stat_names
@@ -60,6 +61,7 @@ def serve(
 ) -> RunState:
     """Serve a plan to its end; `recovery` is where a killed server left it. `on_listening` is called when devices may call."""
     check_servable(served.plan, options.devices)
+    cipher_of(served.noising.key)  # what it needs is missing now, and not in a frontend
     with infrequent_gc(), private_files():
         return asyncio.run(_serve(served, options, recovery, dict(tls or {}), on_listening))
 
@@ -149,7 +151,7 @@ def frontend_config(
         spool=not streams or options.keep_reports, durable=options.durable, encode_once=options.encode_once,
         hold=options.hold, hold_seconds=options.hold_seconds, commit_seconds=options.commit_seconds,
         in_flight_bytes=options.in_flight_bytes, largest=max_report_bytes(plan), codecs=[codec_recipe(c) for c in kinds],
-        codec_of=codec_of, tls=tls, stats=stat_names(plan),
+        codec_of=codec_of, tls=tls, stats=stat_names(plan), noise_key=(served.noising.key or b"").hex(),
     )  # fmt: skip
 
 
