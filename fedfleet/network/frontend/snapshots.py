@@ -208,14 +208,14 @@ class SnapshotStore:
             heads = [(int(b), str(name), int(weight), int(count), int(since)) for b, name, weight, count, since in fields["sums"]]
             if (fields["sheet"], fields["size"], len(body)) != (self._layout_crc, self._size, self._size * len(heads)):
                 raise _Unusable("it holds the sums of another model")
-            body = self._decrypted(body, fields)
+            body = self._decrypt(body, fields)
         except (ValueError, TypeError, KeyError) as error:
             raise _Unusable(f"its table cannot be read ({error})") from None
         arrays = np.split(body, len(heads)) if heads else []
         images = tuple(SumImage(*head[:4], flat, head[4]) for head, flat in zip(heads, arrays, strict=True))
         return Snapshot(number, position, images, self._entries(position, images))
 
-    def _decrypted(self, body: Flat, table: dict[str, Any]) -> Flat:
+    def _decrypt(self, body: Flat, table: dict[str, Any]) -> Flat:
         """The sums of a snapshot with this table; those that were written without a cipher are as they lie there."""
         if "key" not in table:
             return body
