@@ -63,14 +63,14 @@ def local_sgd(w, at, steps, *, momentum=0.0, pull=0.0, centre=None):
     return w
 
 
-def product_rounds(algorithm, steps, weights=None):
+def product_rounds(algorithm, steps):
     """The server and what its clients remember after each round of the product, all clients in every round."""
     server, memories = algorithm.init(task().init(3)), [{} for _ in range(CLIENTS)]
     for round in range(ROUNDS):
-        jobs = [
-            Job(CLIENTS * round + c, c, 100 + c, 7, algorithm.offer(server, c, {}), algorithm.local(c, {}), rows(c), steps[c], memories[c])
-            for c in range(CLIENTS)
-        ]  # fmt: skip
+        jobs: list[Job] = []
+        for c in range(CLIENTS):
+            offer, local = algorithm.offer(server, c, {}), algorithm.local(c, {})
+            jobs.append(Job(CLIENTS * round + c, c, 100 + c, 7, offer, local, rows(c), steps[c], memories[c]))
         acc = aggregation.zero(algorithm.fold, server)
         for c, report in enumerate(executor("inline").train(jobs)):
             why = admit(algorithm.fold, server, acc, report, Context(0, 1.0, c), algorithm.accept)

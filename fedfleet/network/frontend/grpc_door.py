@@ -117,7 +117,7 @@ class _Door:
         while True:
             try:
                 await self._server.wait_for_termination(_LOOK_SECONDS)
-            except UnicodeDecodeError:
+            except Exception:
                 self._service.frontend.counters["malformed"] += 1
                 leaving = asyncio.create_task(self._server.stop(_GRACE_SECONDS))
                 self._leaving.add(leaving)
