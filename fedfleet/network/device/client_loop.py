@@ -17,7 +17,7 @@ from fedfleet.core.errors import BadInput, FedFleetError, Refused, RunFailed, pr
 from fedfleet.network.device.call_errors import UnknownDevice
 from fedfleet.network.device.caps import Caps, budget_reason
 from fedfleet.network.device.device_store import DeviceStore, Identity, WaitingReport
-from fedfleet.network.device.retries import FAILURES, RetryPolicy, call_with_retries
+from fedfleet.network.device.retries import FAILURES, RetryPolicy, bounded_seconds, call_with_retries
 from fedfleet.network.device.server_calls import Connection
 from fedfleet.network.device.transfers import deliver_report
 from fedfleet.network.protocol import fleet_pb2 as pb
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FIRST_SECONDS = 30.0  # for which a server is tried that never answered
 _MAX_REST = 3600.0
 _MAX_FAILURES = 3  # tasks that fail one after the other, before a device gives up
-_DEFAULT_LEASE = 600.0
+_DEFAULT_LEASE, _MAX_LEASE = 600.0, 30 * 86400.0
 _WAITING = "waiting for work"
 
 
@@ -174,7 +174,7 @@ class Device:
                         self._leave()
                         return reason
                     self._say_once(_WAITING)
-                    self._wait.sleep(min(max(answer.later.seconds, 0.0), _MAX_REST))
+                    self._wait.sleep(bounded_seconds(answer.later.seconds, most=_MAX_REST))
                     answer, model, seconds = self._check()
                 case "over":
                     return printable(answer.over.reason) or "the run is over"
@@ -211,7 +211,7 @@ class Device:
         from fedfleet.network.device.work import NoModel, TaskRefusal, WorkContext, do_task, frozen_fetcher
 
         self._current_work, began = work, time.monotonic()
-        until = time.time() + (work.lease_seconds or _DEFAULT_LEASE)
+        until = time.time() + _lease_of(work)
         if work.sheet and work.sheet != hashlib.sha256(self._config).hexdigest():
             # Perhaps another server has taken its place.
             self._enrol(self.options.patience)
@@ -292,7 +292,7 @@ class Device:
         """Tell the server that it need not wait for this task."""
         self.declined += 1
         self._say(f"declining task {work.task}: {why}")
-        until = time.time() + (work.lease_seconds or _DEFAULT_LEASE)
+        until = time.time() + _lease_of(work)
         return self._send_report(_decline_report(work, self._caller, why), b"", until)
 
     # ---- good-bye -------------------------------------------------------------------------------------------------
@@ -316,6 +316,10 @@ class Device:
         if text != self._last_text:
             self._last_text = text
             self._say(text)
+
+
+def _lease_of(work: pb.Work) -> float:
+    return bounded_seconds(work.lease_seconds, most=_MAX_LEASE) or _DEFAULT_LEASE
 
 
 def _host(server: str) -> str:

@@ -45,6 +45,15 @@ class RetryPolicy:
             pause = min(2.0 * pause, longest)
 
 
+def bounded_seconds(seconds: float, *, most: float) -> float:
+    """Seconds as a server names them: whatever number that is, 0 at least and so many at most.
+
+    >>> [bounded_seconds(s, most=60.0) for s in (2.5, -1.0, float("nan"), float("inf"))]
+    [2.5, 0.0, 0.0, 60.0]
+    """
+    return min(most, max(0.0, seconds))  # in this order, since no comparison with NaN is true
+
+
 class Line(Protocol):
     """What patience has to know of a connection."""
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 
 from fedfleet.core.errors import Refused
 from fedfleet.network.device.call_errors import Damaged
-from fedfleet.network.device.retries import FAILURES, RetryPolicy, Tries
+from fedfleet.network.device.retries import FAILURES, RetryPolicy, Tries, bounded_seconds
 from fedfleet.network.device.server_calls import Connection
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, crc32c, encode_frame
 
 _MIN_SECONDS = 5.0  # that a call is given, however near its end the lease is
 _BUSY_PAUSE = 0.05
+_MAX_REST = 60.0  # that a busy server may ask for
 _MIN_RATE = 4096  # bytes a second of a line that is worth waiting for; a slower one is hung up, and goes on where it was
 _MAX_DAMAGES = 8  # copies of a model that arrive whole and damaged: then it is not the line, but what the server has
 
@@ -81,7 +82,7 @@ def deliver_report(
             tries.succeed()
             if receipt.status not in (pb.Receipt.BUSY, pb.Receipt.RETRY):
                 return receipt, model
-            rest = receipt.seconds if receipt.status == pb.Receipt.BUSY else pause
+            rest = bounded_seconds(receipt.seconds, most=_MAX_REST) if receipt.status == pb.Receipt.BUSY else pause
         except FAILURES as error:
             tries.fail(error)
             rest = pause

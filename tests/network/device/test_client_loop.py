@@ -380,3 +380,23 @@ def test_what_fails_with_much_text_is_told_in_one_short_line(fake, tmp_path):
     assert len(declined) == 3
     for text in (*said, *declined, str(wrong.value)):
         assert text.isprintable() and len(text) < 400 and text.count("trained") <= 2
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -1.0])
+def test_a_server_that_names_odd_numbers_of_seconds_ends_no_device(fake, tmp_path, odd):
+    fake.give(W, lease_seconds=odd)
+    fake.receipts.append((pb.Receipt.BUSY, odd))
+    fake.idle = odd
+    one = device(fake, tmp_path / "s", caps=Caps(tasks=1))
+    rests = []
+
+    def sleep(seconds):
+        rests.append(seconds)
+        if len(rests) > 3:
+            fake.idle = None
+        time.sleep(min(seconds, 1.0) / 100)
+
+    one._wait.sleep = sleep
+    did = one.run()
+    one.connection.close(), one.store.close()
+    assert did.tasks == 1 and all(0.0 <= seconds <= 3600.0 for seconds in rests)
