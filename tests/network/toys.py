@@ -20,6 +20,7 @@ from fedfleet.core.noise import Noise
 from fedfleet.core.parts import Algorithm, Dataset, Job, Offer, Plan, Policy
 from fedfleet.core.records import Assignments, Cost, Ints, Report, ServerState, Stop
 from fedfleet.core.rng import client_keys, uniforms
+from fedfleet.core.room import with_room
 from fedfleet.core.sources import Split, World
 from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import Tree, tree_nbytes
@@ -51,6 +52,7 @@ class Toy:
     slow_seconds: float = 0.0  # that making a model takes
     collects: bool = False  # the fold needs all reports at once
     noise: float = 0.0  # in every sum, from a secret; updates are clipped then
+    room: bool = False  # the sums are divided among the reports of a commit, as in a plan of a spec
 
     @property
     def asked(self) -> int:
@@ -70,8 +72,10 @@ def from_text(text: str) -> Toy:
 
 def plan_of(toy: Toy) -> Plan:
     """What a server runs."""
-    start = {"w": np.zeros(toy.width, np.float32)}
-    return Plan(toy.seed, _pulling(toy), uniform(), _pace(toy), Stop(rounds=toy.rounds), start, toy.clients, spec_digest="toy")
+    start, algorithm, pace = {"w": np.zeros(toy.width, np.float32)}, _pulling(toy), _pace(toy)
+    if toy.room:
+        algorithm = with_room(algorithm, pace, toy.clients, world_for(toy).data.sizes(0))
+    return Plan(toy.seed, algorithm, uniform(), pace, Stop(rounds=toy.rounds), start, toy.clients, spec_digest="toy")
 
 
 def world_for(toy: Toy) -> World:

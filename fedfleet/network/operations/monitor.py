@@ -177,6 +177,8 @@ class Monitor:
             waiting_for=self.draining or waiting_for(server),
             uptime_seconds=time.monotonic() - self._began,
             counts=sum_totals(server.supervisor.totals),
+            max_samples=server.offers.limits.cap,
+            clipped=server.admission.clipped,
             transmitters=len(frontends),
             transmitters_up=sum(f.ready for f in frontends),
             restarts=sum(f.deaths for f in frontends),

@@ -170,13 +170,12 @@ def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec], cipher
         if context.task not in spooled:
             raise RunFailed(f"the report of task {context.task} is not in the spool: nothing was committed")
         entry, data = spooled[context.task]
-        stats = dict(zip(entry.names[: entry.stats], entry.values[: entry.stats], strict=True))
         try:
             update = _decode_update(data, codecs.get(context.client), algorithm.fold.like(command.server))
         except Refused as error:
             refusals[context.task] = f"client {context.client}: {printable(str(error))}"
             continue
-        reports.append(Report(context.task, context.client, update, entry.weight, stats))
+        reports.append(Report(context.task, context.client, update, entry.weight, job.metas[context.task].stats()))
     usable = [c for c in contexts if c.task not in refusals]
     folded = fold_in_order(algorithm.fold, command.server, reports, usable, algorithm.accept)
     # What a fold says of a report may quote it.

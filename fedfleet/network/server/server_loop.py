@@ -63,8 +63,8 @@ class ServerLoop:
         self.run = JournaledRun(plan, served.journal, state, [served.on_events] if served.on_events else [])
         self.turns = Turns(self._turn, state.book.now)
         self.candidates = Candidates(plan, served.world, options)
-        self.admission = Admission(plan, served.folder / "wire", streams=streams, lease=options.lease)
         self.offers = Offers(served, options, shared)
+        self.admission = Admission(plan, served.folder / "wire", self.offers.limits, streams=streams, lease=options.lease)
         self.commits = Commits(served, streams=streams, durable=options.durable, gatherings=gatherings)
         self.evaluations = Evaluations(served, options, self.candidates, self.offers)
         self.membership = Membership(served, self.offers.client_state)
@@ -297,10 +297,12 @@ class ServerLoop:
 
     def send(self, command: Send) -> None:
         """Devices pull their work."""
-        wave, heaviest = command.wave, self.offers.heaviest(command.wave)
-        self.admission.on_send(wave, heaviest)
+        wave = command.wave
+        for sentence in self.offers.limits.fix(wave):
+            self.run.note(sentence)
+        self.admission.on_send(wave)
         self.candidates.on_sent(wave.assignments.clients)
-        self.supervisor.tell(self.offers.wave_message(wave, heaviest))
+        self.supervisor.tell(self.offers.wave_message(wave))
 
     def wake(self, command: WakeAt) -> None:
         """`_look_at_clock` compares it with the clock."""
