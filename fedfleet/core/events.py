@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, overload
 
 from fedfleet.core.records import ClientScores, Floats, Ints, Rejection, Roster, ServerState, Tally
 from fedfleet.core.trees import ModelName
@@ -38,6 +38,31 @@ class TaskArrived:
     client: int
     seconds: float
     bytes_up: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskArrivals(Sequence[TaskArrived]):
+    """Facts: reports that came back one after the other, with nothing decided in between. Columns, and `TaskArrived` to who looks."""
+
+    times: Sequence[float]
+    tasks: Sequence[int]
+    clients: Sequence[int]
+    seconds: Sequence[float]
+    bytes_up: Sequence[float]
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    @overload
+    def __getitem__(self, index: int) -> TaskArrived: ...
+    @overload
+    def __getitem__(self, index: slice) -> TaskArrivals: ...
+    def __getitem__(self, index: int | slice) -> TaskArrived | TaskArrivals:
+        columns = (column[index] for column in (self.times, self.tasks, self.clients, self.seconds, self.bytes_up))
+        return TaskArrived(*columns) if isinstance(index, int) else TaskArrivals(*columns)
+
+    def __iter__(self) -> Iterator[TaskArrived]:
+        return map(TaskArrived, self.times, self.tasks, self.clients, self.seconds, self.bytes_up)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from itertools import compress
 from typing import Protocol
 
 from fedfleet.core.commands import Account, Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.cost import settings_at
+from fedfleet.core.lazy_sequence import LazySequence
 from fedfleet.core.parts import Plan
 from fedfleet.core.passes import NO_SETTINGS
-from fedfleet.core.records import FOLDED, Context
-from fedfleet.engine.state import Ending, Phase, RunState, endings, next_wake
+from fedfleet.core.records import FOLDED, Context, Wave, by_wave
+from fedfleet.engine.state import EndedChain, Phase, RunState, ended_columns, next_wake
 
 
 def pending_commands(plan: Plan, state: RunState) -> tuple[Command, ...]:
@@ -38,23 +42,35 @@ def pending_commands(plan: Plan, state: RunState) -> tuple[Command, ...]:
 
 def gather_command(state: RunState) -> Gather:
     """Fold what has arrived, in the order of tasks."""
-    arrived, version = [e for e in endings(state.gathering) if e.fate == FOLDED], state.book.version
-    contexts: list[Context] = []
-    for e in arrived:
-        assignments, slot, staleness = e.wave.assignments, e.task - e.wave.first, version - e.wave.version
-        settings = settings_at(assignments, slot) if assignments.settings else NO_SETTINGS
-        start = e.wave.server.params if staleness else None
-        contexts.append(Context(staleness, e.seconds, int(assignments.clients[slot]), settings, e.task, start))
-    return Gather(tuple(e.task for e in arrived), tuple(e.wave for e in arrived), tuple(contexts), state.server, version + 1)
+    columns, version = ended_columns(state.gathering), state.book.version
+    if any(columns.fates):  # not all arrived
+        arrived = [fate == FOLDED for fate in columns.fates]
+        tasks, waves, seconds = (tuple(compress(column, arrived)) for column in columns[:3])
+    else:
+        tasks, waves, seconds = map(tuple, columns[:3])
+    contexts = LazySequence(len(tasks), partial(_contexts, tasks, waves, seconds, version))
+    return Gather(tasks, waves, contexts, state.server, version + 1)
 
 
-def account_command(last: Ending) -> Account:
+def _contexts(tasks: Sequence[int], waves: Sequence[Wave], seconds: Sequence[float], version: int) -> list[Context]:
+    result: list[Context] = []
+    for wave, first, stop, slots in by_wave(tasks, waves):
+        assignments, staleness = wave.assignments, version - wave.version
+        start = wave.server.params if staleness else None
+        clients = assignments.clients[slots].tolist()
+        for task, client, took in zip(tasks[first:stop], clients, seconds[first:stop], strict=True):
+            settings = settings_at(assignments, task - wave.first) if assignments.settings else NO_SETTINGS
+            result.append(Context(staleness, took, client, settings, task, start))
+    return result
+
+
+def account_command(last: EndedChain) -> Account:
     """Find out what these ended tasks cost."""
-    tasks = endings(last)
-    return Account(tuple(e.task for e in tasks), tuple(e.wave for e in tasks), tuple(e.seconds for e in tasks))
+    columns = ended_columns(last)
+    return Account(tuple(columns.tasks), tuple(columns.waves), tuple(columns.seconds))
 
 
-def request_account(state: RunState, last: Ending | None) -> tuple[RunState, tuple[Account, ...]]:
+def request_account(state: RunState, last: EndedChain | None) -> tuple[RunState, tuple[Account, ...]]:
     """The state in which it is asked what these ended tasks cost; nothing if none ended."""
     if last is None:
         return state, ()

@@ -24,16 +24,16 @@ from fedfleet.core import events
 from fedfleet.core.aggregation import finish
 from fedfleet.core.commands import WakeAt
 from fedfleet.core.errors import RunFailed, error_context
-from fedfleet.core.events import Fact, TaskArrived, TaskLost
-from fedfleet.core.parts import Algorithm, Plan
+from fedfleet.core.events import Fact, TaskArrivals, TaskArrived, TaskLost
+from fedfleet.core.parts import Algorithm, Plan, SteadyDecide
 from fedfleet.core.records import Book, ServerState
 from fedfleet.core.trees import content_hash, model_name
 from fedfleet.engine import stop_rules
-from fedfleet.engine.book import FACTS_PER_INSTANT, INSTANT_SECONDS, end_task, facts_allowed, update_selector, with_book
+from fedfleet.engine.book import FACTS_PER_INSTANT, INSTANT_SECONDS, end_arrived, end_task, facts_allowed, update_selector, with_book
 from fedfleet.engine.candidates import handle_candidates, handle_probe_answer
 from fedfleet.engine.commands import evaluate_command
-from fedfleet.engine.decisions import consult, open_next_round
-from fedfleet.engine.state import Phase, Reaction, RunState, endings, mark_overtaken, next_wake
+from fedfleet.engine.decisions import consult, open_next_round, policy_context
+from fedfleet.engine.state import Phase, Reaction, RunState, ended_columns, mark_overtaken, next_wake
 
 
 def begin(plan: Plan) -> Reaction:
@@ -84,15 +84,41 @@ def _handle_task_end(plan: Plan, state: RunState, fact: TaskArrived | TaskLost) 
     """The hot path: one consultation for every task that ends."""
     wave = state.running.get(fact.task)
     if wave is None:
-        raise RunFailed(
-            f"task {fact.task} of client {fact.client} ended, but it is not running; "
-            "its end was reported twice, or the task was never sent"
-        )
+        raise _not_running(fact)
     state, now = end_task(state, fact, wave), fact.time
     # A wake-up is due at this same instant: by then everyone who arrives now is there, and the policy sees them together.
     if now == state.wake and not plan.pace.prompt:
         return Reaction(state)
     return consult(plan, state)
+
+
+def quiet_arrivals(plan: Plan, state: RunState) -> int:
+    """How many of the next reports, if they come before the policy is to be woken, it would let pass without a decision."""
+    decide = plan.pace.decide
+    if state.phase is not Phase.OPEN or not isinstance(decide, SteadyDecide):
+        return 0
+    with error_context(policy_context(plan, state)):
+        arrivals, wake_at = decide.steady(state.book)
+    horizon = plan.stop.virtual_seconds
+    return min(arrivals, state.book.running - 1) if state.wake == (horizon if wake_at is None else min(wake_at, horizon)) else 0
+
+
+def handle_arrivals(state: RunState, arrivals: TaskArrivals) -> RunState:
+    """The state after no more arrivals than are quiet: the same as after a `step` for each."""
+    try:
+        waves = tuple(map(state.running.__getitem__, arrivals.tasks))
+    except KeyError as error:
+        raise _not_running(arrivals[arrivals.tasks.index(error.args[0])]) from None
+    if arrivals.times[0] < state.book.now:
+        raise RunFailed(f"internal error: time fell from {state.book.now} to {arrivals.times[0]} at arrivals; please report this")
+    return end_arrived(state, arrivals, waves)
+
+
+def _not_running(fact: TaskArrived | TaskLost) -> RunFailed:
+    return RunFailed(
+        f"task {fact.task} of client {fact.client} ended, but it is not running; "
+        "its end was reported twice, or the task was never sent"
+    )
 
 
 def _handle_unseen_fact(state: RunState, fact: events.TaskStruck | events.ReportUnwanted) -> Reaction:
@@ -107,7 +133,7 @@ def _handle_unseen_fact(state: RunState, fact: events.TaskStruck | events.Report
 
 def _charge_selector(plan: Plan, state: RunState, fact: events.TasksSpent) -> RunState:
     """The selector hears what tasks cost."""
-    if not state.unpaid or [e.task for e in endings(state.unpaid[0])] != fact.tasks.tolist():
+    if not state.unpaid or ended_columns(state.unpaid[0]).tasks != fact.tasks.tolist():
         raise RunFailed("internal error: unexpected costs of tasks were reported; please report this")
     state = with_book(state._replace(unpaid=state.unpaid[1:]), now=fact.time)
     if plan.choose.charge is None:

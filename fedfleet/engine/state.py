@@ -30,7 +30,7 @@ class Phase(Enum):
 class Ending(NamedTuple):
     """One ended task, linked to those that ended before: appending is O(1) and shares everything."""
 
-    before: Ending | None
+    before: EndedChain | None
     task: int
     wave: Wave
     seconds: float
@@ -38,6 +38,32 @@ class Ending(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Ending(task={self.task}, seconds={self.seconds}, fate={FATES[self.fate]}, ..)"  # not the whole chain
+
+
+class EndedTogether(NamedTuple):
+    """Tasks that ended in the same way with nothing decided in between, linked like a single one."""
+
+    before: EndedChain | None
+    tasks: tuple[int, ...]
+    waves: tuple[Wave, ...]
+    seconds: tuple[float, ...]
+    fate: int
+
+    def __repr__(self) -> str:
+        return f"EndedTogether({len(self.tasks)} tasks, ..)"  # not the whole chain
+
+
+# The newest link of the tasks that ended.
+EndedChain = Ending | EndedTogether
+
+
+class EndedColumns(NamedTuple):
+    """Ended tasks as columns."""
+
+    tasks: list[int]
+    waves: list[Wave]
+    seconds: list[float]
+    fates: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +87,9 @@ class RunState(NamedTuple):
     selector: State
     book: Book
     running: Map[int, Wave]
-    ended: Ending | None = None
-    gathering: Ending | None = None
-    unpaid: tuple[Ending, ...] = ()  # tasks whose rounds closed, and of which it was asked what they cost
+    ended: EndedChain | None = None
+    gathering: EndedChain | None = None
+    unpaid: tuple[EndedChain, ...] = ()  # tasks whose rounds closed, and of which it was asked what they cost
     roster: Roster | None = None  # whom the selector looks at while a probe is out
     probe: Probe | None = None  # the probe that is out
     others: bool = False  # the ask that is out leaves out the clients that were asked in this round
@@ -98,18 +124,41 @@ def mark_overtaken(state: RunState) -> RunState:
     return state._replace(phase=Phase.CONSULT_AFTER_EVALUATION) if state.phase is Phase.EVALUATING_MIDROUND else state
 
 
-def endings(last: Ending | None) -> list[Ending]:
+def endings(last: EndedChain | None) -> list[Ending]:
     """Ended tasks in the order of their ids."""
-    return sorted(in_order_of_arrival(last), key=lambda e: e.task)
+    return [Ending(None, *row) for row in zip(*ended_columns(last), strict=True)]
 
 
-def in_order_of_arrival(last: Ending | None) -> list[Ending]:
+def in_order_of_arrival(last: EndedChain | None) -> list[Ending]:
     """Ended tasks in the order in which they ended."""
-    result: list[Ending] = []
+    return [Ending(None, *row) for row in zip(*_columns_by_arrival(last), strict=True)]
+
+
+def ended_columns(last: EndedChain | None) -> EndedColumns:
+    """Ended tasks in the order of their ids."""
+    columns = _columns_by_arrival(last)
+    order = sorted(range(len(columns.tasks)), key=columns.tasks.__getitem__)
+    return EndedColumns(*([column[i] for i in order] for column in columns))
+
+
+def _columns_by_arrival(last: EndedChain | None) -> EndedColumns:
+    links: list[EndedChain] = []
     while last is not None:
-        result.append(last)
+        links.append(last)
         last = last.before
-    return result[::-1]
+    columns = EndedColumns([], [], [], [])
+    for link in reversed(links):
+        if isinstance(link, Ending):
+            columns.tasks.append(link.task)
+            columns.waves.append(link.wave)
+            columns.seconds.append(link.seconds)
+            columns.fates.append(link.fate)
+        else:
+            columns.tasks.extend(link.tasks)
+            columns.waves.extend(link.waves)
+            columns.seconds.extend(link.seconds)
+            columns.fates.extend([link.fate] * len(link.tasks))
+    return columns
 
 
 def open_endings(state: RunState) -> list[Ending]:

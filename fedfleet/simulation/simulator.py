@@ -18,19 +18,30 @@ import numpy as np
 
 from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.errors import error_context
-from fedfleet.core.events import CandidatesSeen, Event, Fact, Probed, ReportUnwanted, TaskArrived, TaskLost, TaskStruck, TimerFired
+from fedfleet.core.events import (
+    CandidatesSeen,
+    Event,
+    Fact,
+    Probed,
+    ReportUnwanted,
+    TaskArrivals,
+    TaskArrived,
+    TaskLost,
+    TaskStruck,
+    TimerFired,
+)
 from fedfleet.core.parts import Executor, Plan
 from fedfleet.core.records import Report, Roster, Wave
 from fedfleet.core.sources import World
 from fedfleet.engine.book import with_book
 from fedfleet.engine.commands import carry_out, pending_commands
-from fedfleet.engine.coordinator import begin, step
+from fedfleet.engine.coordinator import begin, handle_arrivals, quiet_arrivals, step
 from fedfleet.engine.state import Phase, RunState, next_wake, open_endings
 from fedfleet.executors.gather import evaluate, gather, jobs_for
 from fedfleet.simulation.probes import probe_answer, probe_outcome
 from fedfleet.simulation.rosters import AwaitedMoment, check_sees, earliest_moment, moment_inputs, roster_of, unavailable_clients
 from fedfleet.simulation.trace import tracer
-from fedfleet.simulation.trips import AGAIN, Arrivals, Trip, arrivals_of, late_reports, open_trips, task_costs, trip_of
+from fedfleet.simulation.trips import AGAIN, Arrivals, Trip, arrivals_of, late_reports, open_trips, take_arrivals, task_costs, trip_of
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.journal import Journal
@@ -194,6 +205,13 @@ def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, resume: 
         else:
             if keeper is not None:
                 keeper.save_if_due(sim)
+            arrivals = next_arrivals(sim)
+            if arrivals is not None:
+                sim.state = handle_arrivals(sim.state, arrivals)
+                tell(arrivals)
+                if trace is not None:
+                    trace("event", arrivals)
+                continue
             fact = next_fact(sim)
         sim.state, outcomes, commands = step(plan, sim.state, fact)
         tell((fact, *outcomes))
@@ -235,6 +253,20 @@ def resume_simulation(sim: Simulation) -> Simulation:
     for command in pending_commands(sim.plan, sim.state):
         carry_out(sim, command)
     return sim
+
+
+def next_arrivals(sim: Simulation) -> TaskArrivals | None:
+    """The reports that come next, as many as change nothing about what the policy wants; None if that is not known of any."""
+    if sim.state.at_least:  # each task that ends may bring the moment forward at which enough clients are there
+        return None
+    count = quiet_arrivals(sim.plan, sim.state)
+    wake = next_wake(sim.state)
+    if count < 1 or wake is None:
+        return None
+    arrivals = take_arrivals(sim.queue, TASK_ENDS, sim.state.running, count, wake)
+    if arrivals is not None:
+        sim.busy[arrivals.clients] = False
+    return arrivals
 
 
 def next_fact(sim: Simulation) -> Fact:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+from bisect import bisect_left
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fedfleet.core.commands import Account, Forget
-from fedfleet.core.events import ReportUnwanted, TasksSpent
+from fedfleet.core.events import ReportUnwanted, TaskArrivals, TasksSpent
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Bools, Cost, Floats, Ints, Report, Wave
 from fedfleet.core.sources import StateSource, World
@@ -76,6 +79,50 @@ def arrivals_of(trip: Trip, wave: Wave) -> Arrivals:
     columns = (ends, tasks, wave.assignments.clients, ends - wave.time, trip.cost.bytes_up)
     plain = not trip.lost.any() and bool(np.isinf(trip.again).all())
     return Arrivals(*(column[order].tolist() for column in columns), plain=plain)
+
+
+def take_arrivals(
+    queue: list[tuple[float, int, int, Any]], kind: int, running: Container[int], count: int, limit: float
+) -> TaskArrivals | None:
+    """Take up to that many arrivals before `limit` from the head of a queue, as long as nothing else comes between them.
+
+    Entries of the queue are (time, kind, first task, arrivals of that wave); only waves whose reports all come, and once, are
+    taken. Tasks that do not run any more are passed over.
+    """
+    times: list[float] = []
+    tasks: list[int] = []
+    clients: list[int] = []
+    seconds: list[float] = []
+    bytes_up: list[float] = []
+    while count > 0:
+        time, entry_kind, first, item = queue[0]
+        if entry_kind != kind or not item.plain or time >= limit:
+            break
+        a, ends = item.position, item.times
+        # Until the next entry of the queue is due this wave is alone; of several at one instant the queue knows the order.
+        until = min(limit, queue[1][0] if len(queue) > 1 else limit, queue[2][0] if len(queue) > 2 else limit)
+        b = max(a + 1, bisect_left(ends, until, a, min(len(ends), a + count)))
+        places = [i for i in range(a, b) if item.tasks[i] in running]
+        if len(places) == b - a:
+            times += ends[a:b]
+            tasks += item.tasks[a:b]
+            clients += item.clients[a:b]
+            seconds += item.seconds[a:b]
+            bytes_up += item.bytes_up[a:b]
+        else:
+            for column, source in (
+                (times, ends), (tasks, item.tasks), (clients, item.clients), (seconds, item.seconds), (bytes_up, item.bytes_up),
+            ):  # fmt: skip
+                column += [source[i] for i in places]
+        count -= len(places)
+        item.position = b
+        if b < len(ends):
+            heapq.heapreplace(queue, (ends[b], kind, first, item))
+        else:
+            heapq.heappop(queue)
+        if not queue:
+            break
+    return TaskArrivals(times, tasks, clients, seconds, bytes_up) if tasks else None
 
 
 def trip_of(plan: Plan, world: World, wave: Wave, reports: Mapping[int, Report]) -> Trip:
