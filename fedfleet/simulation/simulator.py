@@ -41,7 +41,7 @@ from fedfleet.executors.gather import evaluate, gather, jobs_for
 from fedfleet.simulation.probes import probe_answer, probe_outcome
 from fedfleet.simulation.rosters import AwaitedMoment, check_sees, earliest_moment, moment_inputs, roster_of, unavailable_clients
 from fedfleet.simulation.trace import tracer
-from fedfleet.simulation.trips import AGAIN, Arrivals, Trip, arrivals_of, late_reports, open_trips, take_arrivals, task_costs, trip_of
+from fedfleet.simulation.trips import AGAIN, MANY_TRIPS, Arrivals, Trip, arrivals_of, late_reports, open_trips, take_arrivals, task_costs, trip_of
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.journal import Journal
@@ -84,6 +84,7 @@ class Simulation:
     noising: NoiseSource = SEEDED
     # By first task, of waves whose tasks are not all accounted for.
     trips: dict[int, Trip] = field(default_factory=dict)
+    most_trips: int = MANY_TRIPS
     # Tasks that the server waits for in vain.
     failed_tasks: set[int] = field(default_factory=set)
 
@@ -135,7 +136,7 @@ class Simulation:
         if self.world.faults is not None:  # only then can a report be under way
             for late in late_reports(self.trips, command, self.state.book.now):
                 queue_late_report(self, late)
-        for task in command.tasks.tolist():
+        for task in command.tasks.tolist() if self.reports or self.failed_tasks or self.memory.open_tasks else ():
             self.reports.pop(task, None)
             self.failed_tasks.discard(task)
             self.memory.release_task(task)
@@ -143,7 +144,13 @@ class Simulation:
     def account(self, command: Account) -> None:
         """Say what ended tasks cost."""
         self.facts.append(task_costs(self.world, command, self.state.book.now, self.trips))
-        self.trips = open_trips(self.trips, self.state)
+        self.tidy_trips()
+
+    def tidy_trips(self) -> None:
+        """Forget the trips of waves that are over, whenever there are twice as many as were left the last time."""
+        if len(self.trips) > self.most_trips:
+            self.trips = open_trips(self.trips, self.state)
+            self.most_trips = max(MANY_TRIPS, 2 * len(self.trips))
 
     def evaluate(self, command: Evaluate) -> None:
         """Evaluations take no virtual time."""

@@ -13,17 +13,17 @@ import numpy as np
 from fedfleet.core.commands import Account, Forget
 from fedfleet.core.events import ReportUnwanted, TaskArrivals, TasksSpent
 from fedfleet.core.parts import Plan
-from fedfleet.core.records import Bools, Cost, Floats, Ints, Report, Wave
+from fedfleet.core.records import Bools, Cost, Floats, Ints, Report, Wave, WaveTasks, by_wave
 from fedfleet.core.sources import StateSource, World
 from fedfleet.core.stages import STAGES, StageSeconds, fraction_done, seconds_before, stages_after, stages_of, total
 from fedfleet.engine.state import RunState, open_endings
 
 LATE, AGAIN = "late", "again"
-_MANY_TRIPS = 64  # below which it is not worth looking through them
+MANY_TRIPS = 64  # below which it is not worth looking through them
 _HALVINGS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Trip:
     """The tasks of one wave, column by column; times are absolute.
 
@@ -46,6 +46,22 @@ class Trip:
     part: Floats  # how much of that stage was done
     cost: Cost
     charges: Mapping[str, Floats]
+    _table: tuple[tuple[str, ...], tuple[str, ...], Floats] | None = None
+
+    def table(self, stages: tuple[str, ...], charges: tuple[str, ...]) -> Floats:
+        """The columns that decide what the tasks cost, one below the other: those that every trip has, these stages, these charges.
+
+        It is kept: the tasks of a wave end in many rounds where clients are replaced one by one.
+        """
+        if self._table is None or self._table[:2] != (stages, charges):
+            none = np.zeros(len(self.seconds))
+            columns = (
+                self.seconds, self.done, self.stops, self.comes, self.able, self.lost, self.stage, self.part, self.cost.bytes_down,
+                self.cost.bytes_up, *(self.stages.get(name, none) for name in stages),
+                *(self.charges.get(name, none) for name in charges),
+            )  # fmt: skip
+            self._table = stages, charges, np.array(columns, np.float64)
+        return self._table[2]
 
     def reason(self, slot: int) -> str:
         """Why a task is lost."""
@@ -210,17 +226,11 @@ def _apply_reported_costs(stages: StageSeconds, reports: Sequence[Report | None]
 
 def task_costs(world: World, command: Account, now: float, trips: Mapping[int, Trip]) -> TasksSpent:
     """What ended tasks really cost: work up to their end, or to when something befell them, and bytes and energy with it."""
+    groups = by_wave(command.tasks, command.waves)
+    clients = np.concatenate([group.wave.assignments.clients[group.slots] for group in groups])
     tasks: Ints = np.array(command.tasks, np.int64)
-    columns: dict[str, Floats] = {}
-    clients, starts = np.zeros(len(tasks), np.int64), np.array([w.time for w in command.waves])
-    firsts = np.array([w.first for w in command.waves], np.int64)
-    took = np.nan_to_num(np.array(command.seconds))
-    for first in np.unique(firsts).tolist():
-        index = np.flatnonzero(firsts == first)
-        wave, slots = command.waves[int(index[0])], tasks[index] - first
-        clients[index] = wave.assignments.clients[slots]
-        for name, values in _wave_costs(world, wave, trips[first], slots, took[index]).items():
-            columns.setdefault(name, np.zeros(len(tasks)))[index] = values
+    starts = np.repeat([group.wave.time for group in groups], [group.stop - group.start for group in groups])
+    columns = _costs(world, groups, trips, clients, starts, np.nan_to_num(np.array(command.seconds)))
     if world.energy is not None:
         seconds = {name: columns[name] for name in STAGES if name in columns}
         for name, values in world.energy.charges(clients, seconds, starts).items():
@@ -229,40 +239,62 @@ def task_costs(world: World, command: Account, now: float, trips: Mapping[int, T
     return TasksSpent(now, tasks, clients, {name: values for name, values in columns.items() if values.any()})
 
 
-def _wave_costs(world: World, wave: Wave, trip: Trip, slots: Ints, took: Floats) -> dict[str, Floats]:
-    """What some tasks of a wave cost that ended after that many seconds.
+def _costs(
+    world: World, groups: Sequence[WaveTasks], trips: Mapping[int, Trip], clients: Ints, starts: Floats, took: Floats
+) -> dict[str, Floats]:
+    """What tasks of some waves cost that ended after so many seconds, all waves together: a buffer holds a few tasks of each.
 
     Compared are seconds since the wave was sent, never moments: what arrived took just what it was going to take, to the last bit.
     """
-    clients, able, lost = wave.assignments.clients[slots], trip.able[slots], trip.lost[slots]
-    needs, stops, comes = (moment[slots] - wave.time for moment in (trip.done, trip.stops, trip.comes))
+    own = [trips[group.wave.first] for group in groups]
+    names = tuple(name for name in STAGES if any(name in trip.stages for trip in own))
+    charged = tuple(dict.fromkeys(name for trip in own for name in trip.charges))
+    table = np.concatenate([trip.table(names, charged)[:, g.slots] for trip, g in zip(own, groups, strict=True)], axis=1)
+    seconds, done, stops, comes, able, lost, stage, part, down, up, *columns = table
+    able, lost = able > 0, lost > 0
+    needs, comes = done - starts, comes - starts
+    stages = {name: np.where(able, column, 0.0) for name, column in zip(names, columns, strict=False)}
     complete = able & ~lost & (took >= needs)
-    worked = np.where(able, trip.seconds[slots], 0.0)
-    partial = np.flatnonzero(able & ~complete)
-    if len(partial):
-        stop = wave.time + np.minimum(took, stops)[partial]
-        worked[partial] = np.minimum(worked[partial], ready_seconds(world.states, clients[partial], wave.time, stop))
-    stages = {name: np.where(able, column[slots], 0.0) for name, column in trip.stages.items()}
-    # Whoever finished spent what the stages say to the last bit; differences of sums would not.
-    result = {name: np.where(complete, stages[name], column) for name, column in stages_after(stages, worked).items()}
-    share = np.divide(worked, trip.seconds[slots], out=np.zeros(len(slots)), where=able & (trip.seconds[slots] > 0))
-    # Where a task was lost says how much of each stage was done, also of one that takes no time.
-    was_lost = lost & able & (took >= stops)
-    loss_stage, loss_part = np.where(was_lost, trip.stage[slots], -1), trip.part[slots]
-    for name, size in (("download", trip.cost.bytes_down), ("upload", trip.cost.bytes_up)):
-        place = STAGES.index(name)
-        at_loss = np.where(place < loss_stage, 1.0, np.where(place == loss_stage, loss_part, 0.0))
-        moved = np.where(complete, 1.0, np.where(loss_stage >= 0, at_loss, fraction_done(stages, name, worked)))
-        result[f"bytes_{'down' if name == 'download' else 'up'}"] = np.where(able, size[slots] * moved, 0.0)
-    result |= {name: values[slots] * share for name, values in trip.charges.items()}
     late = np.where(complete, np.maximum(np.minimum(took, comes) - needs, 0.0), 0.0)
-    return {**result, "delivery": late} if late.any() else result
+    result: dict[str, Floats]
+    if complete.all():  # they spent what was foreseen
+        result = {**stages, "bytes_down": down, "bytes_up": up}
+        share = (seconds > 0).astype(np.float64)
+    else:
+        worked = np.where(able, seconds, 0.0)
+        partial = able & ~complete
+        for group in groups:
+            at = group.start + np.flatnonzero(partial[group.start : group.stop])
+            if len(at):
+                stop = group.wave.time + np.minimum(took[at], stops[at] - group.wave.time)
+                worked[at] = np.minimum(worked[at], ready_seconds(world.states, clients[at], group.wave.time, stop))
+        # Whoever finished spent what the stages say to the last bit; differences of sums would not.
+        result = {name: np.where(complete, stages[name], column) for name, column in stages_after(stages, worked).items()}
+        share = np.divide(worked, seconds, out=np.zeros(len(seconds)), where=able & (seconds > 0))
+        # Where a task was lost says how much of each stage was done, also of one that takes no time.
+        was_lost = lost & able & (took >= stops - starts)
+        loss_stage, loss_part = np.where(was_lost, stage, -1.0), part
+        for name, size in (("download", down), ("upload", up)):
+            place = STAGES.index(name)
+            at_loss = np.where(place < loss_stage, 1.0, np.where(place == loss_stage, loss_part, 0.0))
+            moved = np.where(complete, 1.0, np.where(loss_stage >= 0, at_loss, fraction_done(stages, name, worked)))
+            result[f"bytes_{'down' if name == 'download' else 'up'}"] = np.where(able, size * moved, 0.0)
+    result |= {name: values * share for name, values in zip(charged, columns[len(names) :], strict=True)}
+    if late.any():
+        result["delivery"] = late
+    if all(len(trip.stages) == len(names) and len(trip.charges) == len(charged) for trip in own):
+        return result
+    # Where waves have stages of their own: in the order in which the waves have them, which the journal keeps.
+    order: dict[str, None] = {}
+    for trip, group in zip(own, groups, strict=True):
+        delivery = ("delivery",) if late[group.start : group.stop].any() else ()
+        staged = (name for name in STAGES if name in trip.stages)
+        order |= dict.fromkeys((*staged, "bytes_down", "bytes_up", *trip.charges, *delivery))
+    return {name: result[name] for name in order}
 
 
 def open_trips(trips: dict[int, Trip], state: RunState) -> dict[int, Trip]:
-    """The trips of waves whose tasks are not all accounted for, once there are many trips."""
-    if len(trips) <= _MANY_TRIPS:
-        return trips
+    """The trips of waves whose tasks are not all accounted for."""
     live_waves = {w.first for w in (*state.running.values(), *(e.wave for e in open_endings(state)))}
     return {first: trip for first, trip in trips.items() if first in live_waves}
 
