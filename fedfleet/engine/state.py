@@ -126,12 +126,19 @@ def mark_overtaken(state: RunState) -> RunState:
 
 def endings(last: EndedChain | None) -> list[Ending]:
     """Ended tasks in the order of their ids."""
-    return [Ending(None, *row) for row in zip(*ended_columns(last), strict=True)]
+    return sorted(in_order_of_arrival(last), key=lambda e: e.task)
 
 
 def in_order_of_arrival(last: EndedChain | None) -> list[Ending]:
     """Ended tasks in the order in which they ended."""
-    return [Ending(None, *row) for row in zip(*_columns_by_arrival(last), strict=True)]
+    result: list[Ending] = []
+    for link in _links(last):
+        if isinstance(link, Ending):
+            result.append(link)
+        else:
+            rows = zip(link.tasks, link.waves, link.seconds, strict=True)
+            result += [Ending(None, task, wave, seconds, link.fate) for task, wave, seconds in rows]
+    return result
 
 
 def ended_columns(last: EndedChain | None) -> EndedColumns:
@@ -142,12 +149,8 @@ def ended_columns(last: EndedChain | None) -> EndedColumns:
 
 
 def _columns_by_arrival(last: EndedChain | None) -> EndedColumns:
-    links: list[EndedChain] = []
-    while last is not None:
-        links.append(last)
-        last = last.before
     columns = EndedColumns([], [], [], [])
-    for link in reversed(links):
+    for link in _links(last):
         if isinstance(link, Ending):
             columns.tasks.append(link.task)
             columns.waves.append(link.wave)
@@ -159,6 +162,15 @@ def _columns_by_arrival(last: EndedChain | None) -> EndedColumns:
             columns.seconds.extend(link.seconds)
             columns.fates.extend([link.fate] * len(link.tasks))
     return columns
+
+
+def _links(last: EndedChain | None) -> list[EndedChain]:
+    """The links of a chain, the oldest first."""
+    result: list[EndedChain] = []
+    while last is not None:
+        result.append(last)
+        last = last.before
+    return result[::-1]
 
 
 def open_endings(state: RunState) -> list[Ending]:
