@@ -42,7 +42,10 @@ class TaskArrived:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskArrivals(Sequence[TaskArrived]):
-    """Facts: reports that came back one after the other, with nothing decided in between. Columns, and `TaskArrived` to who looks."""
+    """Facts: reports came back one after the other, and nothing was decided in between.
+
+    They are columns; each becomes a `TaskArrived` when somebody looks at it.
+    """
 
     times: Sequence[float]
     tasks: Sequence[int]
@@ -58,8 +61,10 @@ class TaskArrivals(Sequence[TaskArrived]):
     @overload
     def __getitem__(self, index: slice) -> TaskArrivals: ...
     def __getitem__(self, index: int | slice) -> TaskArrived | TaskArrivals:
-        columns = (column[index] for column in (self.times, self.tasks, self.clients, self.seconds, self.bytes_up))
-        return TaskArrived(*columns) if isinstance(index, int) else TaskArrivals(*columns)
+        i = index
+        if isinstance(i, int):
+            return TaskArrived(self.times[i], self.tasks[i], self.clients[i], self.seconds[i], self.bytes_up[i])
+        return TaskArrivals(self.times[i], self.tasks[i], self.clients[i], self.seconds[i], self.bytes_up[i])
 
     def __iter__(self) -> Iterator[TaskArrived]:
         return map(TaskArrived, self.times, self.tasks, self.clients, self.seconds, self.bytes_up)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 T = TypeVar("T")
 
@@ -46,6 +46,6 @@ class LazySequence(Sequence[T], Generic[T]):
         return iter(self.items)
 
     def __eq__(self, other: object) -> bool:
-        return list(other) == self.items if isinstance(other, Sequence) else NotImplemented
+        return [*cast(Sequence[Any], other)] == self.items if isinstance(other, Sequence) else NotImplemented
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]

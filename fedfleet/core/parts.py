@@ -186,7 +186,7 @@ class Selector:
 
 
 class Steady(NamedTuple):
-    """So many further arrivals before `wake_at` change nothing: all that the policy wants is to be woken then (None: not at all)."""
+    """So many further arrivals before `wake_at` change nothing: the policy only wants to be woken then (None: not at all)."""
 
     arrivals: int
     wake_at: float | None = None

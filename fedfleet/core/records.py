@@ -110,7 +110,7 @@ class Wave:
 
 
 class WaveTasks(NamedTuple):
-    """Tasks of one wave that stand together in a list of tasks: from place `start` to `stop`; `slots` are their places in the wave."""
+    """Tasks of one wave that stand together in a list: from place `start` to `stop`. `slots` are their places in the wave."""
 
     wave: Wave
     start: int
@@ -121,10 +121,11 @@ class WaveTasks(NamedTuple):
 def by_wave(tasks: Sequence[int], waves: Sequence[Wave]) -> list[WaveTasks]:
     """Tasks by the waves that they were sent in, for tasks in the order of their ids."""
     result: list[WaveTasks] = []
-    start, ids = 0, np.array(tasks, np.int64)
-    while start < len(tasks):
-        wave = waves[start]
-        stop = bisect_left(tasks, wave.first + len(wave), start)
+    start, count, ids = 0, len(tasks), np.array(tasks, np.int64)
+    while start < count:
+        wave, stop = waves[start], start + 1
+        if stop < count and waves[stop] is wave:
+            stop = bisect_left(tasks, wave.first + len(wave), stop)
         result.append(WaveTasks(wave, start, stop, ids[start:stop] - wave.first))
         start = stop
     return result

@@ -13,7 +13,7 @@ from fedfleet.core.lazy_sequence import LazySequence
 from fedfleet.core.parts import Plan
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import FOLDED, Context, Wave, by_wave
-from fedfleet.engine.state import EndedChain, Phase, RunState, ended_columns, next_wake
+from fedfleet.engine.state import EndedChain, EndedColumns, Phase, RunState, change, ended_columns, next_wake
 
 
 def pending_commands(plan: Plan, state: RunState) -> tuple[Command, ...]:
@@ -32,7 +32,7 @@ def pending_commands(plan: Plan, state: RunState) -> tuple[Command, ...]:
         result.append(state.probe)
     elif state.book.asking:
         result.append(FindCandidates(state.book.wanted - state.book.selected, state.at_least))
-    result += map(account_command, state.unpaid)
+    result += (account_command(ended_columns(last)) for last in state.unpaid)
     if state.phase is Phase.GATHERING:
         result.append(gather_command(state))
     elif state.phase in (Phase.EVALUATING, Phase.EVALUATING_MIDROUND, Phase.CONSULT_AFTER_EVALUATION, Phase.ENDING):
@@ -40,14 +40,12 @@ def pending_commands(plan: Plan, state: RunState) -> tuple[Command, ...]:
     return tuple(result)
 
 
-def gather_command(state: RunState) -> Gather:
-    """Fold what has arrived, in the order of tasks."""
-    columns, version = ended_columns(state.gathering), state.book.version
-    if any(columns.fates):  # not all arrived
-        arrived = [fate == FOLDED for fate in columns.fates]
-        tasks, waves, seconds = (tuple(compress(column, arrived)) for column in columns[:3])
-    else:
-        tasks, waves, seconds = map(tuple, columns[:3])
+def gather_command(state: RunState, columns: EndedColumns | None = None) -> Gather:
+    """Fold what has arrived, in the order of tasks; `columns` are the tasks that are gathered, from a caller that has them."""
+    columns, version = ended_columns(state.gathering) if columns is None else columns, state.book.version
+    arrived = [fate == FOLDED for fate in columns.fates]
+    tasks, waves = tuple(compress(columns.tasks, arrived)), tuple(compress(columns.waves, arrived))
+    seconds = tuple(compress(columns.seconds, arrived))
     contexts = LazySequence(len(tasks), partial(_contexts, tasks, waves, seconds, version))
     return Gather(tasks, waves, contexts, state.server, version + 1)
 
@@ -64,17 +62,19 @@ def _contexts(tasks: Sequence[int], waves: Sequence[Wave], seconds: Sequence[flo
     return result
 
 
-def account_command(last: EndedChain) -> Account:
+def account_command(columns: EndedColumns) -> Account:
     """Find out what these ended tasks cost."""
-    columns = ended_columns(last)
     return Account(tuple(columns.tasks), tuple(columns.waves), tuple(columns.seconds))
 
 
-def request_account(state: RunState, last: EndedChain | None) -> tuple[RunState, tuple[Account, ...]]:
-    """The state in which it is asked what these ended tasks cost; nothing if none ended."""
+def request_account(
+    state: RunState, last: EndedChain | None, columns: EndedColumns | None = None
+) -> tuple[RunState, tuple[Account, ...]]:
+    """The state in which it is asked what these ended tasks cost, of which `columns` may be known; nothing if none ended."""
     if last is None:
         return state, ()
-    return state._replace(unpaid=(*state.unpaid, last)), (account_command(last),)
+    command = account_command(ended_columns(last) if columns is None else columns)
+    return change(state, unpaid=(*state.unpaid, last)), (command,)
 
 
 def evaluate_command(state: RunState) -> Evaluate:

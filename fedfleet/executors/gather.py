@@ -44,7 +44,7 @@ def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int
     algorithm, data, seed = plan.algorithm, world.data, plan.seed
     jobs: list[Job] = []
     for wave, group in _group_by_wave(tasks, waves):
-        assignments, slots = wave.assignments, np.array(group, np.int64) - wave.first
+        assignments, slots = wave.assignments, [task - wave.first for task in group]
         columns = (c[slots].tolist() for c in (assignments.clients, wave.keys, assignments.steps, assignments.share))
         for task, client, key, steps, share in zip(group, *columns, strict=True):
             settings = settings_at(assignments, task - wave.first) if assignments.settings else NO_SETTINGS

@@ -56,10 +56,12 @@ class Places:
             return Decision(wake_at=min(start, sweep), keep=memory)
         return Decision(room, until, keep=memory, at_least=int(short > 0))
 
-
     def _next_ask(self, book: Book, answered_at: float, short: float) -> float:
-        """When free places may be filled. Which clients are in reach, and which a selector accepts, may differ for a night: it looks
-        less and less often, but not for ever."""
+        """When free places may be filled.
+
+        Which clients are in reach, and which a selector accepts, may differ for a night: it looks less and less often, but not for
+        ever.
+        """
         return max(answered_at, book.sent_at) + (self.refill * 2.0 ** min(max(short - 1.0, 0.0), _DOUBLINGS))
 
     def steady(self, book: Book) -> Steady:
@@ -121,8 +123,8 @@ def buffered(
         return Steady(min(arrivals, k - book.arrived - 1), wake_at)
 
     return Policy(
-        "buffered", SteadyDecide(decide, steady), concurrency, _START, patience=places.patience(), prompt=True, key="concurrency", holds=k,
-        limit="lease", endless=lease == math.inf, rounds=False,
+        "buffered", SteadyDecide(decide, steady), concurrency, _START, patience=places.patience(), prompt=True,
+        key="concurrency", holds=k, limit="lease", endless=lease == math.inf, rounds=False,
     )  # fmt: skip
 
 
@@ -178,8 +180,8 @@ def semi_async(
         return Steady(arrivals, end if wake_at is None else min(end, wake_at))
 
     return Policy(
-        "semi_async", SteadyDecide(decide, steady), concurrency, _START, patience=places.patience(), key="concurrency", limit="lease",
-        rounds=False,
+        "semi_async", SteadyDecide(decide, steady), concurrency, _START, patience=places.patience(), key="concurrency",
+        limit="lease", rounds=False,
     )  # fmt: skip
 
 

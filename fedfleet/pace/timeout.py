@@ -143,6 +143,6 @@ def timeout(
     least = 1 if most else need  # those of several broadcasts need not be in reach at once
     patience = math.inf if max_staleness else top * (most + 1)
     return Policy(
-        "timeout", SteadyDecide(decide, steady), cohort, tuple(_Memory(seconds)), least=least, patience=patience, holds=enough, limit="ceiling",
-        holds_key="goal", shows=(("t_o", 0),),
+        "timeout", SteadyDecide(decide, steady), cohort, tuple(_Memory(seconds)), least=least, patience=patience, holds=enough,
+        limit="ceiling", holds_key="goal", shows=(("t_o", 0),),
     )  # fmt: skip

@@ -41,7 +41,18 @@ from fedfleet.executors.gather import evaluate, gather, jobs_for
 from fedfleet.simulation.probes import probe_answer, probe_outcome
 from fedfleet.simulation.rosters import AwaitedMoment, check_sees, earliest_moment, moment_inputs, roster_of, unavailable_clients
 from fedfleet.simulation.trace import tracer
-from fedfleet.simulation.trips import AGAIN, MANY_TRIPS, Arrivals, Trip, arrivals_of, late_reports, open_trips, take_arrivals, task_costs, trip_of
+from fedfleet.simulation.trips import (
+    AGAIN,
+    MANY_TRIPS,
+    Arrivals,
+    Trip,
+    arrivals_of,
+    late_reports,
+    open_trips,
+    take_arrivals,
+    task_costs,
+    trip_of,
+)
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.journal import Journal

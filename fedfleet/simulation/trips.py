@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from bisect import bisect_left
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,22 +47,30 @@ class Trip:
     part: Floats  # how much of that stage was done
     cost: Cost
     charges: Mapping[str, Floats]
-    _table: tuple[tuple[str, ...], tuple[str, ...], Floats] | None = None
+    _names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    _rows: tuple[tuple[tuple[str, ...], tuple[str, ...]], Floats] | None = None
 
-    def table(self, stages: tuple[str, ...], charges: tuple[str, ...]) -> Floats:
-        """The columns that decide what the tasks cost, one below the other: those that every trip has, these stages, these charges.
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Its stages, in their order, and its charges."""
+        if self._names is None:
+            self._names = tuple(name for name in STAGES if name in self.stages), tuple(self.charges)
+        return self._names
 
-        It is kept: the tasks of a wave end in many rounds where clients are replaced one by one.
+    def rows(self, wave: Wave, names: tuple[tuple[str, ...], tuple[str, ...]]) -> Floats:
+        """What decides the costs of each task, a row for each: `_FACTS`, then these stages, bytes and charges.
+
+        They are kept: the tasks of a wave end in many rounds where clients are replaced one by one.
         """
-        if self._table is None or self._table[:2] != (stages, charges):
-            none = np.zeros(len(self.seconds))
+        if self._rows is None or self._rows[0] != names:
+            n, (stages, charges) = len(self.seconds), names
+            none = np.zeros(n)
             columns = (
-                self.seconds, self.done, self.stops, self.comes, self.able, self.lost, self.stage, self.part, self.cost.bytes_down,
-                self.cost.bytes_up, *(self.stages.get(name, none) for name in stages),
-                *(self.charges.get(name, none) for name in charges),
+                wave.assignments.clients, np.full(n, wave.time), self.seconds, self.done, self.stops, self.comes, self.able,
+                self.lost, self.stage, self.part, *(self.stages.get(name, none) for name in stages), self.cost.bytes_down,
+                self.cost.bytes_up, *(self.charges.get(name, none) for name in charges),
             )  # fmt: skip
-            self._table = stages, charges, np.array(columns, np.float64)
-        return self._table[2]
+            self._rows = names, np.array(columns, np.float64).T.copy()
+        return self._rows[1]
 
     def reason(self, slot: int) -> str:
         """Why a task is lost."""
@@ -227,10 +236,11 @@ def _apply_reported_costs(stages: StageSeconds, reports: Sequence[Report | None]
 def task_costs(world: World, command: Account, now: float, trips: Mapping[int, Trip]) -> TasksSpent:
     """What ended tasks really cost: work up to their end, or to when something befell them, and bytes and energy with it."""
     groups = by_wave(command.tasks, command.waves)
-    clients = np.concatenate([group.wave.assignments.clients[group.slots] for group in groups])
     tasks: Ints = np.array(command.tasks, np.int64)
-    starts = np.repeat([group.wave.time for group in groups], [group.stop - group.start for group in groups])
-    columns = _costs(world, groups, trips, clients, starts, np.nan_to_num(np.array(command.seconds)))
+    took = np.array(command.seconds)
+    if not math.isfinite(took.sum()):
+        took = np.nan_to_num(took)
+    clients, starts, columns = _costs(world, groups, trips, took)
     if world.energy is not None:
         seconds = {name: columns[name] for name in STAGES if name in columns}
         for name, values in world.energy.charges(clients, seconds, starts).items():
@@ -239,58 +249,69 @@ def task_costs(world: World, command: Account, now: float, trips: Mapping[int, T
     return TasksSpent(now, tasks, clients, {name: values for name, values in columns.items() if values.any()})
 
 
+_FACTS = 10  # columns of `Trip.rows` before those of what a task spends
+
+
 def _costs(
-    world: World, groups: Sequence[WaveTasks], trips: Mapping[int, Trip], clients: Ints, starts: Floats, took: Floats
-) -> dict[str, Floats]:
-    """What tasks of some waves cost that ended after so many seconds, all waves together: a buffer holds a few tasks of each.
+    world: World, groups: Sequence[WaveTasks], trips: Mapping[int, Trip], took: Floats
+) -> tuple[Ints, Floats, dict[str, Floats]]:
+    """Clients, starts, and costs of tasks of some waves that ended after so many seconds, all waves together.
 
     Compared are seconds since the wave was sent, never moments: what arrived took just what it was going to take, to the last bit.
     """
     own = [trips[group.wave.first] for group in groups]
-    names = tuple(name for name in STAGES if any(name in trip.stages for trip in own))
-    charged = tuple(dict.fromkeys(name for trip in own for name in trip.charges))
-    table = np.concatenate([trip.table(names, charged)[:, g.slots] for trip, g in zip(own, groups, strict=True)], axis=1)
-    seconds, done, stops, comes, able, lost, stage, part, down, up, *columns = table
-    able, lost = able > 0, lost > 0
-    needs, comes = done - starts, comes - starts
-    stages = {name: np.where(able, column, 0.0) for name, column in zip(names, columns, strict=False)}
-    complete = able & ~lost & (took >= needs)
-    late = np.where(complete, np.maximum(np.minimum(took, comes) - needs, 0.0), 0.0)
-    result: dict[str, Floats]
-    if complete.all():  # they spent what was foreseen
-        result = {**stages, "bytes_down": down, "bytes_up": up}
-        share = (seconds > 0).astype(np.float64)
-    else:
-        worked = np.where(able, seconds, 0.0)
-        partial = able & ~complete
-        for group in groups:
-            at = group.start + np.flatnonzero(partial[group.start : group.stop])
-            if len(at):
-                stop = group.wave.time + np.minimum(took[at], stops[at] - group.wave.time)
-                worked[at] = np.minimum(worked[at], ready_seconds(world.states, clients[at], group.wave.time, stop))
-        # Whoever finished spent what the stages say to the last bit; differences of sums would not.
-        result = {name: np.where(complete, stages[name], column) for name, column in stages_after(stages, worked).items()}
-        share = np.divide(worked, seconds, out=np.zeros(len(seconds)), where=able & (seconds > 0))
-        # Where a task was lost says how much of each stage was done, also of one that takes no time.
-        was_lost = lost & able & (took >= stops - starts)
-        loss_stage, loss_part = np.where(was_lost, stage, -1.0), part
-        for name, size in (("download", down), ("upload", up)):
-            place = STAGES.index(name)
-            at_loss = np.where(place < loss_stage, 1.0, np.where(place == loss_stage, loss_part, 0.0))
-            moved = np.where(complete, 1.0, np.where(loss_stage >= 0, at_loss, fraction_done(stages, name, worked)))
-            result[f"bytes_{'down' if name == 'download' else 'up'}"] = np.where(able, size * moved, 0.0)
-    result |= {name: values * share for name, values in zip(charged, columns[len(names) :], strict=True)}
+    names = own[0].names()
+    alike = all(trip.names() == names for trip in own)
+    if not alike:
+        stages, charges = ({name for trip in own for name in trip.names()[i]} for i in (0, 1))
+        names = tuple(name for name in STAGES if name in stages), tuple(sorted(charges))
+    spent_names = (*names[0], "bytes_down", "bytes_up", *names[1])
+    rows = [trip.rows(group.wave, names)[group.slots] for trip, group in zip(own, groups, strict=True)]
+    table = np.concatenate(rows).T.copy()
+    ids, starts, _, done, _, comes, able, lost, *_ = table
+    clients, needs = ids.astype(np.int64), done - starts
+    complete = (able > 0) & (lost == 0) & (took >= needs)
+    # Who finished spent what was foreseen.
+    foreseen = complete.all() and not names[1]
+    spent = table[_FACTS:] if foreseen else _partial_costs(world, groups, table, took, complete, names[0])
+    late = np.where(complete, np.maximum(np.minimum(took, comes - starts) - needs, 0.0), 0.0)
+    result = dict(zip(spent_names, spent, strict=True))
     if late.any():
         result["delivery"] = late
-    if all(len(trip.stages) == len(names) and len(trip.charges) == len(charged) for trip in own):
-        return result
-    # Where waves have stages of their own: in the order in which the waves have them, which the journal keeps.
-    order: dict[str, None] = {}
-    for trip, group in zip(own, groups, strict=True):
-        delivery = ("delivery",) if late[group.start : group.stop].any() else ()
-        staged = (name for name in STAGES if name in trip.stages)
-        order |= dict.fromkeys((*staged, "bytes_down", "bytes_up", *trip.charges, *delivery))
-    return {name: result[name] for name in order}
+    if not alike:  # in the order in which the waves have them, which the journal keeps
+        order: dict[str, None] = {}
+        for trip, group in zip(own, groups, strict=True):
+            delivery = ("delivery",) if late[group.start : group.stop].any() else ()
+            order |= dict.fromkeys((*trip.names()[0], "bytes_down", "bytes_up", *trip.names()[1], *delivery))
+        result = {name: result[name] for name in order}
+    return clients, starts, result
+
+
+def _partial_costs(
+    world: World, groups: Sequence[WaveTasks], table: Floats, took: Floats, complete: Bools, stage_names: Sequence[str]
+) -> list[Floats]:
+    """What tasks spent of which some were given up or lost: stages, bytes and charges, in the order of the table."""
+    ids, starts, seconds, _, stops, _, able_column, lost, stage, part, *columns = table
+    able, clients, stops = able_column > 0, ids.astype(np.int64), stops - starts
+    stages = {name: np.where(able, column, 0.0) for name, column in zip(stage_names, columns, strict=False)}
+    down, up, *charges = columns[len(stages) :]
+    worked, partial = np.where(able, seconds, 0.0), able & ~complete
+    for group in groups:
+        at = group.start + np.flatnonzero(partial[group.start : group.stop])
+        if len(at):
+            stop = group.wave.time + np.minimum(took[at], stops[at])
+            worked[at] = np.minimum(worked[at], ready_seconds(world.states, clients[at], group.wave.time, stop))
+    # Whoever finished spent what the stages say to the last bit; differences of sums would not.
+    result = [np.where(complete, stages[name], column) for name, column in stages_after(stages, worked).items()]
+    share = np.divide(worked, seconds, out=np.zeros(len(seconds)), where=able & (seconds > 0))
+    # Where a task was lost says how much of each stage was done, also of one that takes no time.
+    loss_stage = np.where((lost > 0) & able & (took >= stops), stage, -1.0)
+    for name, size in (("download", down), ("upload", up)):
+        place = STAGES.index(name)
+        at_loss = np.where(place < loss_stage, 1.0, np.where(place == loss_stage, part, 0.0))
+        moved = np.where(complete, 1.0, np.where(loss_stage >= 0, at_loss, fraction_done(stages, name, worked)))
+        result.append(np.where(able, size * moved, 0.0))
+    return [*result, *(charge * share for charge in charges)]
 
 
 def open_trips(trips: dict[int, Trip], state: RunState) -> dict[int, Trip]:

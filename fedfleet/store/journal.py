@@ -36,6 +36,8 @@ from fedfleet.store.journal_rows import (
 )
 
 _BATCH = 8192
+# So many rows without text are worth a statement that leaves text out.
+_OWN_STATEMENT = 48
 # Rows are on the disk after so long at the latest, if anything follows them: people watch a run by its journal.
 _BATCH_SECONDS = 1.0
 _INSERT, _INSERT_TASK = (
@@ -81,7 +83,7 @@ class Journal:
         for event in events:
             if type(event) is TaskArrived and not self._waiting:
                 row, data = encode_arrival(event)
-                self._rows_for(_INSERT_TASK).append(row)
+                self._rows_for(_INSERT).append(row)
                 self._batch_rows += 1
                 self._chain.rows += 1
                 self._chain.digest.update(data)
@@ -171,8 +173,11 @@ class Journal:
         self._chain.add_row(row, data)
 
     def _add_tasks(self, rows: TaskRows, data: bytes) -> None:
-        """Add rows that have no text; they are made when they are stored."""
-        self._batch.append((_INSERT_TASK, rows))
+        """Add rows that have no text; many are made when they are stored, by a statement of their own."""
+        if len(rows) < _OWN_STATEMENT:
+            self._rows_for(_INSERT).extend((*row, None, None) for row in rows)
+        else:
+            self._batch.append((_INSERT_TASK, rows))
         self._batch_rows += len(rows)
         self._chain.rows += len(rows)
         self._chain.digest.update(data)

@@ -73,7 +73,7 @@ class Kind:
 
 
 COLUMNS = Row._fields
-# A row without text, which the rows of tasks are: it is stored without the columns of text, in half the time.
+# Rows of tasks have no text: without its columns they are stored in half the time.
 TASK_COLUMNS = COLUMNS[:8]
 _PACK = struct.Struct("<dBqqqqddI").pack
 _PACKED = np.dtype(
@@ -114,7 +114,7 @@ def encode(event: Event) -> tuple[list[Values], bytes]:
     """The rows of an event, and their digested bytes."""
     if type(event) is TaskArrived:
         row, data = encode_arrival(event)
-        return [(*row, None, None)], data
+        return [row], data
     tasks = encode_tasks(event)
     if tasks is not None:
         rows, data = tasks
@@ -125,11 +125,11 @@ def encode(event: Event) -> tuple[list[Values], bytes]:
     return [row], digest_bytes(row)
 
 
-def encode_arrival(event: TaskArrived) -> tuple[TaskRow, bytes]:
-    """The row of an arrival, without its text, and its digested bytes."""
+def encode_arrival(event: TaskArrived) -> tuple[Values, bytes]:
+    """The row of an arrival, and its digested bytes."""
     time, task, client, seconds, size = event.time, event.task, event.client, event.seconds, event.bytes_up
-    row = (time, _ARRIVED, 0, 0, task, client, seconds, size)
-    return row, _PACK(*row, 0)
+    row = (time, _ARRIVED, 0, 0, task, client, seconds, size, None, None)
+    return row, _PACK(time, _ARRIVED, 0, 0, task, client, seconds, size, 0)
 
 
 def encode_arrivals(arrivals: TaskArrivals) -> tuple[TaskRows, bytes]:
