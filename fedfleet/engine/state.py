@@ -158,7 +158,9 @@ def ended_columns(last: EndedChain | None) -> EndedColumns:
     columns = _columns_by_arrival(last)
     order = sorted(range(len(columns.tasks)), key=columns.tasks.__getitem__)
     tasks, waves, seconds, fates = columns
-    return EndedColumns([tasks[i] for i in order], [waves[i] for i in order], [seconds[i] for i in order], [fates[i] for i in order])
+    return EndedColumns(
+        [tasks[i] for i in order], [waves[i] for i in order], [seconds[i] for i in order], [fates[i] for i in order]
+    )
 
 
 def ended_tasks(last: EndedChain | None) -> list[int]:
