@@ -78,7 +78,7 @@ class DrySimulation(Simulation):
             return
         tasks: Ints = np.array(command.tasks, np.int64)
         self.facts.append(TasksSpent(self.state.book.now, tasks, clients_of_tasks(command.tasks, command.waves), {}))
-        self.tidy_trips()
+        self.trips.tidy(self.state)
 
 
 def dry_run(plan: Plan, world: World, *, seed: int | None = None) -> Participation:

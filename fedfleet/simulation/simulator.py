@@ -24,7 +24,6 @@ from fedfleet.core.events import (
     Fact,
     Probed,
     ReportUnwanted,
-    TaskArrivals,
     TaskArrived,
     TaskLost,
     TaskStruck,
@@ -35,31 +34,22 @@ from fedfleet.core.records import Report, Roster, Wave
 from fedfleet.core.sources import World
 from fedfleet.engine.book import with_book
 from fedfleet.engine.commands import carry_out, pending_commands
-from fedfleet.engine.coordinator import begin, handle_arrivals, quiet_arrivals, step
+from fedfleet.engine.coordinator import begin, handle_arrivals, step
 from fedfleet.engine.state import Phase, RunState, next_wake, open_endings
 from fedfleet.executors.gather import evaluate, gather, jobs_for
+from fedfleet.simulation.arrivals import TASK_ENDS, Arrivals, arrivals_of, next_arrivals
 from fedfleet.simulation.probes import probe_answer, probe_outcome
 from fedfleet.simulation.rosters import AwaitedMoment, check_sees, earliest_moment, moment_inputs, roster_of, unavailable_clients
+from fedfleet.simulation.task_costs import OpenTrips, task_costs
 from fedfleet.simulation.trace import tracer
-from fedfleet.simulation.trips import (
-    AGAIN,
-    MANY_TRIPS,
-    Arrivals,
-    Trip,
-    arrivals_of,
-    late_reports,
-    open_trips,
-    take_arrivals,
-    task_costs,
-    trip_of,
-)
+from fedfleet.simulation.trips import AGAIN, late_reports, trip_of
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.journal import Journal
 from fedfleet.store.noise_source import SEEDED, NoiseSource
 
 # Within one instant tasks end first; then come reports that the server no longer awaits, candidates, answers to probes, timers.
-TASK_ENDS, LATE_REPORTS, CANDIDATES, PROBES, TIMER = range(5)
+LATE_REPORTS, CANDIDATES, PROBES, TIMER = range(TASK_ENDS + 1, 5)
 
 Tell = Callable[[Sequence[Event]], None]
 Hear = Callable[["Simulation", Sequence[Event]], None]
@@ -94,8 +84,7 @@ class Simulation:
     awaited_moment: AwaitedMoment = field(default_factory=AwaitedMoment)
     noising: NoiseSource = SEEDED
     # By first task, of waves whose tasks are not all accounted for.
-    trips: dict[int, Trip] = field(default_factory=dict)
-    most_trips: int = MANY_TRIPS
+    trips: OpenTrips = field(default_factory=OpenTrips)
     # Tasks that the server waits for in vain.
     failed_tasks: set[int] = field(default_factory=set)
 
@@ -155,13 +144,7 @@ class Simulation:
     def account(self, command: Account) -> None:
         """Say what ended tasks cost."""
         self.facts.append(task_costs(self.world, command, self.state.book.now, self.trips))
-        self.tidy_trips()
-
-    def tidy_trips(self) -> None:
-        """Forget the trips of waves that are over, whenever there are twice as many as were left the last time."""
-        if len(self.trips) > self.most_trips:
-            self.trips = open_trips(self.trips, self.state)
-            self.most_trips = max(MANY_TRIPS, 2 * len(self.trips))
+        self.trips.tidy(self.state)
 
     def evaluate(self, command: Evaluate) -> None:
         """Evaluations take no virtual time."""
@@ -223,8 +206,9 @@ def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, resume: 
         else:
             if keeper is not None:
                 keeper.save_if_due(sim)
-            arrivals = next_arrivals(sim)
+            arrivals = next_arrivals(plan, sim.state, sim.queue)
             if arrivals is not None:
+                sim.busy[arrivals.clients] = False
                 sim.state = handle_arrivals(sim.state, arrivals)
                 tell(arrivals)
                 if trace is not None:
@@ -271,20 +255,6 @@ def resume_simulation(sim: Simulation) -> Simulation:
     for command in pending_commands(sim.plan, sim.state):
         carry_out(sim, command)
     return sim
-
-
-def next_arrivals(sim: Simulation) -> TaskArrivals | None:
-    """The reports that come next, as many as change nothing about what the policy wants; None if that is not known of any."""
-    if sim.state.at_least:  # each task that ends may bring the moment forward at which enough clients are there
-        return None
-    count = quiet_arrivals(sim.plan, sim.state)
-    wake = next_wake(sim.state)
-    if count < 1 or wake is None:
-        return None
-    arrivals = take_arrivals(sim.queue, TASK_ENDS, sim.state.running, count, wake)
-    if arrivals is not None:
-        sim.busy[arrivals.clients] = False
-    return arrivals
 
 
 def next_fact(sim: Simulation) -> Fact:

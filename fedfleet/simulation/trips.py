@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import heapq
-import math
-from bisect import bisect_left
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fedfleet.core.commands import Account, Forget
-from fedfleet.core.events import ReportUnwanted, TaskArrivals, TasksSpent
+from fedfleet.core.commands import Forget
+from fedfleet.core.events import ReportUnwanted
 from fedfleet.core.parts import Plan
-from fedfleet.core.records import Bools, Cost, Floats, Ints, Report, Wave, WaveTasks, by_wave
+from fedfleet.core.records import Bools, Cost, Floats, Ints, Report, Wave
 from fedfleet.core.sources import StateSource, World
-from fedfleet.core.stages import STAGES, StageSeconds, fraction_done, seconds_before, stages_after, stages_of, total
-from fedfleet.engine.state import RunState, open_endings
+from fedfleet.core.stages import STAGES, StageSeconds, seconds_before, stages_of, total
 
 LATE, AGAIN = "late", "again"
-MANY_TRIPS = 64  # below which it is not worth looking through them
 _HALVINGS = 64
+FACTS = 10  # columns of `Trip.rows` before those of what a task spends
 
 
 @dataclass(slots=True)
@@ -57,7 +52,7 @@ class Trip:
         return self._names
 
     def rows(self, wave: Wave, names: tuple[tuple[str, ...], tuple[str, ...]]) -> Floats:
-        """What decides the costs of each task, a row for each: `_FACTS`, then these stages, bytes and charges.
+        """What decides the costs of each task, a row for each: `FACTS` columns, then these stages, bytes and charges.
 
         They are kept: the tasks of a wave end in many rounds where clients are replaced one by one.
         """
@@ -78,76 +73,6 @@ class Trip:
             return "the device cannot do this work"
         stage = int(self.stage[slot])
         return f"lost in {STAGES[stage]}" if stage >= 0 else "the device went down"
-
-
-@dataclass(slots=True)
-class Arrivals:
-    """The tasks of one wave in the order in which they will end, as plain columns; `position` is the next one.
-
-    `plain`: every report comes, and once.
-    """
-
-    times: list[float]
-    tasks: list[int]
-    clients: list[int]
-    seconds: list[float]
-    bytes_up: list[float]
-    plain: bool = True
-    position: int = 0
-
-
-def arrivals_of(trip: Trip, wave: Wave) -> Arrivals:
-    """The ends of a wave's tasks, in their order."""
-    ends = np.where(trip.lost, trip.stops, trip.comes)
-    order = np.argsort(ends, kind="stable")
-    tasks = np.arange(wave.first, wave.first + len(wave))
-    columns = (ends, tasks, wave.assignments.clients, ends - wave.time, trip.cost.bytes_up)
-    plain = not trip.lost.any() and bool(np.isinf(trip.again).all())
-    return Arrivals(*(column[order].tolist() for column in columns), plain=plain)
-
-
-def take_arrivals(
-    queue: list[tuple[float, int, int, Any]], kind: int, running: Container[int], count: int, limit: float
-) -> TaskArrivals | None:
-    """Take up to that many arrivals before `limit` from the head of a queue, as long as nothing else comes between them.
-
-    Entries of the queue are (time, kind, first task, arrivals of that wave); only waves whose reports all come, and once, are
-    taken. Tasks that do not run any more are passed over.
-    """
-    times: list[float] = []
-    tasks: list[int] = []
-    clients: list[int] = []
-    seconds: list[float] = []
-    bytes_up: list[float] = []
-    while count > 0:
-        time, entry_kind, first, item = queue[0]
-        if entry_kind != kind or not item.plain or time >= limit:
-            break
-        a, ends = item.position, item.times
-        # Until the next entry of the queue is due this wave is alone; of several at one instant the queue knows the order.
-        until = min(limit, queue[1][0] if len(queue) > 1 else limit, queue[2][0] if len(queue) > 2 else limit)
-        b = max(a + 1, bisect_left(ends, until, a, min(len(ends), a + count)))
-        places = [i for i in range(a, b) if item.tasks[i] in running]
-        if len(places) == b - a:
-            times += ends[a:b]
-            tasks += item.tasks[a:b]
-            clients += item.clients[a:b]
-            seconds += item.seconds[a:b]
-            bytes_up += item.bytes_up[a:b]
-        else:
-            for column, source in (
-                (times, ends), (tasks, item.tasks), (clients, item.clients), (seconds, item.seconds), (bytes_up, item.bytes_up),
-            ):  # fmt: skip
-                column += [source[i] for i in places]
-        count -= len(places)
-        item.position = b
-        if b < len(ends):
-            heapq.heapreplace(queue, (ends[b], kind, first, item))
-        else:
-            heapq.heappop(queue)
-        if not queue:
-            break
-    return TaskArrivals(times, tasks, clients, seconds, bytes_up) if tasks else None
 
 
 def trip_of(plan: Plan, world: World, wave: Wave, reports: Mapping[int, Report]) -> Trip:
@@ -231,93 +156,6 @@ def _apply_reported_costs(stages: StageSeconds, reports: Sequence[Report | None]
                 columns[name] = np.zeros(len(reports))
             columns[name][i] = value
     return result, charges
-
-
-def task_costs(world: World, command: Account, now: float, trips: Mapping[int, Trip]) -> TasksSpent:
-    """What ended tasks really cost: work up to their end, or to when something befell them, and bytes and energy with it."""
-    groups = by_wave(command.tasks, command.waves)
-    tasks: Ints = np.array(command.tasks, np.int64)
-    took = np.array(command.seconds)
-    if not math.isfinite(took.sum()):
-        took = np.nan_to_num(took)
-    clients, starts, columns = _costs(world, groups, trips, took)
-    if world.energy is not None:
-        seconds = {name: columns[name] for name in STAGES if name in columns}
-        for name, values in world.energy.charges(clients, seconds, starts).items():
-            measured = columns.get(name, np.zeros(len(tasks)))
-            columns[name] = np.where(measured > 0, measured, values)  # who measured knows better
-    return TasksSpent(now, tasks, clients, {name: values for name, values in columns.items() if values.any()})
-
-
-_FACTS = 10  # columns of `Trip.rows` before those of what a task spends
-
-
-def _costs(
-    world: World, groups: Sequence[WaveTasks], trips: Mapping[int, Trip], took: Floats
-) -> tuple[Ints, Floats, dict[str, Floats]]:
-    """Clients, starts, and costs of tasks of some waves that ended after so many seconds, all waves together.
-
-    Compared are seconds since the wave was sent, never moments: what arrived took just what it was going to take, to the last bit.
-    """
-    own = [trips[group.wave.first] for group in groups]
-    names = own[0].names()
-    alike = all(trip.names() == names for trip in own)
-    if not alike:
-        stages, charges = ({name for trip in own for name in trip.names()[i]} for i in (0, 1))
-        names = tuple(name for name in STAGES if name in stages), tuple(sorted(charges))
-    spent_names = (*names[0], "bytes_down", "bytes_up", *names[1])
-    rows = [trip.rows(group.wave, names)[group.slots] for trip, group in zip(own, groups, strict=True)]
-    table = np.concatenate(rows).T.copy()
-    ids, starts, _, done, _, comes, able, lost, *_ = table
-    clients, needs = ids.astype(np.int64), done - starts
-    complete = (able > 0) & (lost == 0) & (took >= needs)
-    # Who finished spent what was foreseen.
-    foreseen = complete.all() and not names[1]
-    spent = table[_FACTS:] if foreseen else _partial_costs(world, groups, table, took, complete, names[0])
-    late = np.where(complete, np.maximum(np.minimum(took, comes - starts) - needs, 0.0), 0.0)
-    result = dict(zip(spent_names, spent, strict=True))
-    if late.any():
-        result["delivery"] = late
-    if not alike:  # in the order in which the waves have them, which the journal keeps
-        order: dict[str, None] = {}
-        for trip, group in zip(own, groups, strict=True):
-            delivery = ("delivery",) if late[group.start : group.stop].any() else ()
-            order |= dict.fromkeys((*trip.names()[0], "bytes_down", "bytes_up", *trip.names()[1], *delivery))
-        result = {name: result[name] for name in order}
-    return clients, starts, result
-
-
-def _partial_costs(
-    world: World, groups: Sequence[WaveTasks], table: Floats, took: Floats, complete: Bools, stage_names: Sequence[str]
-) -> list[Floats]:
-    """What tasks spent of which some were given up or lost: stages, bytes and charges, in the order of the table."""
-    ids, starts, seconds, _, stops, _, able_column, lost, stage, part, *columns = table
-    able, clients, stops = able_column > 0, ids.astype(np.int64), stops - starts
-    stages = {name: np.where(able, column, 0.0) for name, column in zip(stage_names, columns, strict=False)}
-    down, up, *charges = columns[len(stages) :]
-    worked, partial = np.where(able, seconds, 0.0), able & ~complete
-    for group in groups:
-        at = group.start + np.flatnonzero(partial[group.start : group.stop])
-        if len(at):
-            stop = group.wave.time + np.minimum(took[at], stops[at])
-            worked[at] = np.minimum(worked[at], ready_seconds(world.states, clients[at], group.wave.time, stop))
-    # Whoever finished spent what the stages say to the last bit; differences of sums would not.
-    result = [np.where(complete, stages[name], column) for name, column in stages_after(stages, worked).items()]
-    share = np.divide(worked, seconds, out=np.zeros(len(seconds)), where=able & (seconds > 0))
-    # Where a task was lost says how much of each stage was done, also of one that takes no time.
-    loss_stage = np.where((lost > 0) & able & (took >= stops), stage, -1.0)
-    for name, size in (("download", down), ("upload", up)):
-        place = STAGES.index(name)
-        at_loss = np.where(place < loss_stage, 1.0, np.where(place == loss_stage, part, 0.0))
-        moved = np.where(complete, 1.0, np.where(loss_stage >= 0, at_loss, fraction_done(stages, name, worked)))
-        result.append(np.where(able, size * moved, 0.0))
-    return [*result, *(charge * share for charge in charges)]
-
-
-def open_trips(trips: dict[int, Trip], state: RunState) -> dict[int, Trip]:
-    """The trips of waves whose tasks are not all accounted for."""
-    live_waves = {w.first for w in (*state.running.values(), *(e.wave for e in open_endings(state)))}
-    return {first: trip for first, trip in trips.items() if first in live_waves}
 
 
 def ready_seconds(states: StateSource, clients: Ints, start: float, stop: Floats) -> Floats:
