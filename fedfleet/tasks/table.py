@@ -255,7 +255,8 @@ def _net_of(model: str, hidden: int) -> Callable[..., Any]:
             case "cnn":
                 return small.TwoConvNet(shape, hidden, classes, scale=scale)
             case "gpt":
-                return attention.Gpt(classes, shape[0], width=max(_HEADS, hidden // _HEADS * _HEADS), depth=2, heads=_HEADS)
+                width = units(max(_HEADS, hidden // _HEADS * _HEADS), scale, _HEADS)
+                return attention.Gpt(classes, shape[0], width=width, depth=2, heads=_HEADS)
             case _:
                 return small.CharLstm(classes, embedding=small.EMBEDDING, hidden=units(hidden, scale), layers=1, every_place=True)
 
