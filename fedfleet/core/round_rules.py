@@ -6,6 +6,8 @@ A policy that declares them (`Policy.round_rules`) can be measured, predicted an
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -71,7 +73,7 @@ class RoundRules:
         """For how many clients a round waits before it begins: with that many it succeeds though a share of them never reports, or
         has what a whole cohort needs."""
         few, enough = max(self.min_clients, 1), self.success(self.cohort)
-        return next(n for n in range(few, self.cohort + 1) if n >= enough or self.ready(n) < n)
+        return self._first(few, lambda n: n >= enough or self.ready(n) < n)
 
     def least(self) -> int:
         """With how many clients a round can succeed: those that it waits for, or, if it begins with those that are there, as many
@@ -79,4 +81,8 @@ class RoundRules:
         few = max(self.min_clients, 1)
         if self.wait_if_few:
             return self.waits_for()
-        return next(n for n in range(few, self.cohort + 1) if n >= self.need(self.cohort, n))
+        return self._first(few, lambda n: n >= self.need(self.cohort, n))
+
+    def _first(self, few: int, is_enough: Callable[[int], bool]) -> int:
+        """From how many clients on this holds: a search by halves, since a cohort may have millions. If it holds for n, so for n + 1."""
+        return few + bisect_left(range(few, self.cohort + 1), True, key=is_enough)

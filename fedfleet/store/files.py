@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from fedfleet.core.errors import RunFailed
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.trees import Array, Tree, content_hash
 
 
@@ -52,7 +53,7 @@ def load_tree(path: Path) -> tuple[Tree, dict[str, Any]]:
     """The inverse of `save_tree`; `DamagedFile` if one bit is not as it was written."""
     try:
         with safe_open(path, "np") as file:
-            header = json.loads((file.metadata() or {})["fedfleet"])
+            header = parse_json((file.metadata() or {})["fedfleet"])
             tree = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         seal, meta = header["seal"], header["meta"]
     except FileNotFoundError as error:
@@ -67,7 +68,7 @@ def load_tree(path: Path) -> tuple[Tree, dict[str, Any]]:
 def meta_of(path: Path) -> dict[str, Any]:
     """The facts in a file of `save_tree`, without its tensors; they are not checked against its seal."""
     with safe_open(path, "np") as file:
-        return json.loads((file.metadata() or {})["fedfleet"])["meta"]
+        return parse_json((file.metadata() or {})["fedfleet"])["meta"]
 
 
 def file_hash(path: Path) -> str:

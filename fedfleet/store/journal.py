@@ -17,8 +17,9 @@ from pathlib import Path
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, ModelCommitted, TaskArrived
 from fedfleet.store.hash_chain import Chain, ChainCheck, check_chain
+from fedfleet.store.journal_checks import read_events
 from fedfleet.store.journal_file import identity_in, make_schema, merge_wal, open_file, reader
-from fedfleet.store.journal_rows import COLUMNS, Kind, Row, UnreadableRow, Values, decode, digest_bytes, encode, encode_arrival
+from fedfleet.store.journal_rows import COLUMNS, Kind, Row, UnreadableRow, Values, digest_bytes, encode, encode_arrival
 
 _BATCH = 8192
 # Rows are on the disk after so long at the latest, if anything follows them: people watch a run by its journal.
@@ -240,9 +241,15 @@ def reopen(path: Path) -> Journal:
         raise RunFailed(f"the journal {path} cannot be written ({error}); check disk space and permissions, then resume") from error
 
 
-def read(path: Path) -> Iterator[Event]:
-    """The events of a journal, also while a run is still writing it."""
-    return decode(rows_of(path))
+def require(path: Path) -> None:
+    """Refuse a file that is no journal."""
+    open_file(path, "ro").close()
+
+
+def read(path: Path, clients: int | None = None) -> Iterator[Event]:
+    """The events of a journal, also while a run is still writing it; `UnreadableRow` if they do not fit together, or if its run has
+    more clients."""
+    return read_events(enumerate(rows_of(path), 1), clients)
 
 
 def rows_of(path: Path) -> Iterator[Values]:

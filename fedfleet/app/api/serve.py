@@ -6,7 +6,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _ADDRESS = "127.0.0.1:50051"
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _Seconds = Annotated[float, Ge(0.0)]
+_Engine = Literal["torch", "numpy"]
 
 
 def serve(
@@ -125,6 +126,7 @@ def device(
     token_file: Path | None = None,
     data: Path | None = None,
     trust_code: str | None = None,
+    engine: _Engine = "torch",
     store: Path | None = None,
     tls: bool = False,
     ca: Path | None = None,
@@ -149,6 +151,7 @@ def device(
             folder with one sub-folder for each class, called by its number, with .npy files (one sample each) or .csv files (one
             sample a row). A seeded fifth of them tests. Without it: the shard that the spec deals to this client, for rehearsals.
         trust_code: run the code of the server's own model, if this is its hash; it stays trusted on this machine.
+        engine: what trains: "numpy" needs no PyTorch and runs no code of the run, since the model comes as a description.
         store: the folder for what this device keeps; default: a folder in ~/.local/state/fedfleet.
         tls: call with TLS, trusting whom the system trusts.
         ca: call with TLS, trusting this authority (PEM).
@@ -175,17 +178,19 @@ def device(
         patience=patience,
     )
     summary = run_device(
-        server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), options, partial(_build_runtime, trust_code), say
+        server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), options, partial(_build_runtime, trust_code, engine), say
     )
     tasks = f"{summary['tasks']} {'task' if summary['tasks'] == 1 else 'tasks'}"
     return Answer(summary, f"client {summary['client']} finished {tasks} (end: {summary['reason']})")
 
 
-def _build_runtime(trust_code: str | None, config_bytes: bytes, data_path: Path | None, fetch: Fetch) -> ClientRuntime:
-    # with the first work, and not before: it loads torch
-    from fedfleet.app.assemble.client_config import build_client_runtime
+def _build_runtime(
+    trust_code: str | None, engine: _Engine, config_bytes: bytes, data_path: Path | None, fetch: Fetch
+) -> ClientRuntime:
+    # with the first work, and not before: it loads what trains
+    from fedfleet.app.assemble.device_runtime import build_client_runtime
 
-    return build_client_runtime(config_bytes, data_path, fetch, trust_code)
+    return build_client_runtime(config_bytes, data_path, fetch, trust_code, engine)
 
 
 def status(

@@ -19,6 +19,7 @@ from fedfleet.app.runs.extra_measures import noise_source
 from fedfleet.app.spec import Spec
 from fedfleet.choose.report_bounds import bounded
 from fedfleet.core.errors import BadInput
+from fedfleet.core.json_text import parse_json
 from fedfleet.executors.hardware import hardware_name
 from fedfleet.store.files import write_atomically
 
@@ -59,7 +60,7 @@ class Conditions:
         """What trains: workers of a cluster train as one process does, to the last bit."""
         if self.execute == "ray":
             return self.ray_execute
-        return "stacked" if self.execute == "stacked" else "inline"
+        return self.execute if self.execute in ("stacked", "numpy") else "inline"
 
     def stacked_form(self) -> Form | None:
         """The form to make the executor in."""
@@ -93,12 +94,13 @@ def stored_conditions(folder: Path) -> Conditions:
     """Those that a run began with."""
     path = folder / FILE
     try:
-        body: dict[str, Any] = json.loads(path.read_bytes())
+        body: dict[str, Any] = parse_json(path.read_bytes())
         if body.pop("format") != _FORM:
             raise ValueError("it has another format")
         result = Conditions(**body)
-        if not all(isinstance(getattr(result, n), str) for n in ("execute", "device", "form", "processor", "frozen")):
-            raise ValueError("it has unexpected contents")
+        wrong = next((name for name, kind in _KINDS.items() if not _is_of(getattr(result, name), kind)), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong} has another type")
         return result
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(
@@ -111,6 +113,19 @@ def with_bounds(setup: Setup, conditions: Conditions) -> Setup:
     if not conditions.bounded:
         return setup
     return replace(setup, plan=replace(setup.plan, choose=bounded(setup.plan.choose)))
+
+
+# What each field holds; of a dictionary the kind of its values, whose keys are text.
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("execute", "ray_execute", "device", "form", "processor", "frozen"), str),
+    "threads": int, "form_threads": int, "tf32": bool, "bounded": bool, "versions": (str,), "noise": (str,), "seconds": (float, int),
+}  # fmt: skip
+
+
+def _is_of(value: Any, kind: type | tuple[type, ...]) -> bool:
+    if isinstance(kind, tuple):
+        return isinstance(value, dict) and all(isinstance(one, kind) for one in value.values())
+    return type(value) is kind
 
 
 def adopt_conditions(spec: Spec, stored: Conditions) -> tuple[Spec, list[str]]:

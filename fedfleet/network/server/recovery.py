@@ -20,6 +20,7 @@ import numpy as np
 from fedfleet.core.commands import Gather
 from fedfleet.core.errors import FedFleetError, RunFailed
 from fedfleet.core.events import Event, ReportsGathered
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Ints
 from fedfleet.core.sources import World
@@ -146,8 +147,8 @@ def recover(plan: Plan, world: World, folder: Path) -> tuple[Journal, RecoveredR
         journal.truncate(check.rows)  # nothing goes: it takes digest and chain up where they stand
     rows = list(journals.rows_of(path))
     for start in starts:
-        events = list(decode(iter(rows[start.position :])))
         try:
+            events = list(decode(rows[start.position :], start.position + 1))
             return journal, _replay_from(plan, world, folder, start, events, tuple(damages))
         except (FedFleetError, ValueError, KeyError) as error:
             damages.append(f"the journal after row {start.position} cannot be followed ({error})")
@@ -214,7 +215,7 @@ def read_lines(path: Path) -> list[Any]:
     lines: list[Any] = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         try:
-            lines.append(json.loads(line))
+            lines.append(parse_json(line))
         except ValueError:
             continue
     return lines

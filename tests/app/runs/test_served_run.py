@@ -8,7 +8,7 @@ import tomllib
 import pytest
 from safetensors.numpy import load_file
 
-from fedfleet.app.assemble.client_config import build_client_runtime
+from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.runs import perform
 from fedfleet.app.runs.conditions import stored_conditions
 from fedfleet.app.runs.folder_seals import verify_run
