@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.aggregation import Aggregate
 from fedfleet.core.events import ModelCommitted
+from fedfleet.core.noise import Noise
 from fedfleet.core.parts import Algorithm, Dataset, Job, Offer, Plan, Policy
 from fedfleet.core.records import Assignments, Cost, Ints, Report, ServerState, Stop
 from fedfleet.core.rng import client_keys, uniforms
@@ -26,8 +28,10 @@ from fedfleet.learn.fedavg import add_to_model, whole_model
 from fedfleet.learn.folds import mean
 from fedfleet.pace.asynchronous import buffered
 from fedfleet.pace.rounds import deadline, readiness
+from fedfleet.store.noise_source import SEEDED, NoiseSource
 from tests.worlds import even_fleet, events_of, world_of
 
+NOISE_KEY = bytes(range(32))
 SAMPLES = 10  # that every client claims to hold
 _NO_ROWS = np.zeros(0, np.int64)
 
@@ -47,6 +51,7 @@ class Toy:
     buffer: int = 0  # commit at so many reports, `cohort` tasks running: asynchronous
     slow_seconds: float = 0.0  # that making a model takes
     collects: bool = False  # the fold needs all reports at once
+    noise: float = 0.0  # in every sum, from a secret; updates are clipped then
     room: bool = False  # the sums are divided among the reports of a commit, as in a plan of a spec
 
     @property
@@ -86,8 +91,13 @@ def world_for(toy: Toy) -> World:
 def reference(toy: Toy) -> tuple[list[str], Tree]:
     """The names of all models that the plan makes in simulation, and the last of them."""
     quick = replace(toy, slow_seconds=0.0)
-    events, end = events_of(plan_of(quick), world_for(quick))
+    events, end = events_of(plan_of(quick), world_for(quick), noising=noising_of(quick))
     return [str(e.model_hash) for e in events if isinstance(e, ModelCommitted)], end.state.server.params
+
+
+def noising_of(toy: Toy, folder: Path | None = None) -> NoiseSource:
+    """Where the noise of a toy comes from; with noise, its aggregates are kept in this folder."""
+    return NoiseSource(NOISE_KEY, folder) if toy.noise else SEEDED
 
 
 def worked(toy: Toy, client: int, task: int, model: bytes) -> Report:
@@ -125,6 +135,8 @@ def _pulling(toy: Toy) -> Algorithm:
     fold = mean(total_weight=2.0**12)
     if toy.collects:
         fold = replace(fold, combine=_weighed)
+    if toy.noise:
+        fold = replace(fold, noise=Noise(toy.noise), clip=1.0, denominator=float(toy.asked))
     return Algorithm(
         name="pulling",
         init=ServerState,

@@ -213,15 +213,18 @@ def status(
         ca: call with TLS, trusting this authority (PEM).
         certificate: an own certificate (PEM), if the server wants one.
         key: the private key of --certificate (PEM).
-        token: what the server wants to see beyond the loopback; also --token-file.
+        token: the token of the server's operator; also --token-file. Not needed for a server of yours on this machine.
         token_file: a file that holds it: wire/status.token of the run.
     """
     from fedfleet.network.device.device_process import read_token
     from fedfleet.network.operations.status import ask_status, format_status
+    from fedfleet.network.operations.status_token import published_token
     from fedfleet.network.security.tls import ClientFiles
 
     if address is not None and server is not None:
         raise BadInput(f"{option_name('server')} {server} and {address} both give the address of the server; give only one of them")
     private = tls or any(path is not None for path in (ca, certificate, key))
     files = ClientFiles(ca, certificate, key) if private else None
-    return Answer(ask_status(address or server or _ADDRESS, token=read_token(token, token_file), tls=files), format_status)
+    where = address or server or _ADDRESS
+    given = read_token(token, token_file) if token is not None or token_file is not None else published_token(where)
+    return Answer(ask_status(where, token=given or read_token(None, None), tls=files), format_status)

@@ -30,6 +30,7 @@ from fedfleet.app.runs.run_folder import (
     check_same_spec,
     complete_run,
     make_folder,
+    make_parent,
     read_finished_run,
     refuse_absent,
     refuse_taken,
@@ -52,6 +53,7 @@ from fedfleet.network.server.served_plan import ServedRun, check_servable
 from fedfleet.network.server.server_loop import ServerLoop
 from fedfleet.network.server.supervisor import reserve_port
 from fedfleet.store import journal as journals
+from fedfleet.store.file_modes import private_files
 from fedfleet.store.files import write_atomically
 from fedfleet.store.journal import Journal
 from fedfleet.store.lock import hold_lock
@@ -108,7 +110,8 @@ def serve_run(
 ) -> FinishedRun:
     """Serve a spec to devices until the run is over, or go on where a server was stopped or killed. `key` signs the run.
 
-    `command` is what was typed: the folder keeps it, so that whoever finds a stopped run knows how to go on.
+    `command` is what was typed: the folder keeps it, so that whoever finds a stopped run knows how to go on. Only the owner can
+    read what is written.
     """
     if key is not None:
         load_private_key(key)
@@ -132,20 +135,22 @@ def serve_run(
         warn([*setup.plan.pace.doubts, *setup.warnings])  # what nobody in a simulated fleet can do says nothing of real devices
         for sentence in unused_settings(spec):
             say(sentence)
+        make_parent(folder)  # whoever may look into the folder in which runs lie: not into this one
+    with private_files():
         make_folder(folder)
-    make_private(folder)
-    with hold_lock(folder):
-        if resume and has_spec:
-            check_same_spec(spec, folder)
-            if (folder / SEAL).is_file():
-                return read_finished_run(folder)
-            stored = stored_conditions(folder)
-            return _serve_and_finish(with_bounds(setup, stored), folder, options, access, key, stored, command)
-        refuse_taken(folder, resume=resume)
-        write_spec(spec, folder)
-        conditions = replace(local_conditions(setup), bounded=needs_bounds(setup.plan.choose, options))
-        write_conditions(folder, conditions)
-        return _serve_and_finish(with_bounds(setup, conditions), folder, options, access, key, conditions, command)
+        make_private(folder)
+        with hold_lock(folder):
+            if resume and has_spec:
+                check_same_spec(spec, folder)
+                if (folder / SEAL).is_file():
+                    return read_finished_run(folder)
+                stored = stored_conditions(folder)
+                return _serve_and_finish(with_bounds(setup, stored), folder, options, access, key, stored, command)
+            refuse_taken(folder, resume=resume)
+            write_spec(spec, folder)
+            conditions = replace(local_conditions(setup), bounded=needs_bounds(setup.plan.choose, options))
+            write_conditions(folder, conditions)
+            return _serve_and_finish(with_bounds(setup, conditions), folder, options, access, key, conditions, command)
 
 
 def needs_bounds(choose: Selector, options: ServeOptions) -> bool:

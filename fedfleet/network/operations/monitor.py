@@ -149,7 +149,9 @@ class Monitor:
         self.board = HealthBoard(figures_of(self.progress, served.name, run_seconds=0.0, transmitters=max(1, options.transmitters)))
         if options.metrics:
             exposition(self.board.figures)  # else a missing library would be found out by the first who asks
-        self.endpoints = Endpoints(options.metrics, pages_of(self.board, wire)) if options.metrics else None
+        self.endpoints = (
+            Endpoints(options.metrics, pages_of(self.board, wire), status_token(served.key)) if options.metrics else None
+        )
         stderr_level = None if options.quiet else "warning"
         self.log = RunLog(wire / "log.jsonl", served.name, level=options.log_level, stderr_level=stderr_level)
         self.log.hide(served.key.data)

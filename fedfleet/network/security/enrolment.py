@@ -33,6 +33,7 @@ from fedfleet.network.security.enrolment_request import (
     attempt_of,
     declared_values,
     evidence_refusal,
+    protocol_refusal,
     unfit_reason,
 )
 from fedfleet.network.security.enrolment_store import end_enrolment, open_store, revoke_client, transaction
@@ -139,13 +140,14 @@ class Registry:
         return [(int(client), int(self.generations[client])) for client in np.flatnonzero(self.generations != 1)]
 
     def _refusal_reason(self, request: EnrolRequest, now: float) -> str | None:
-        """What is wrong with a request, whatever places there are. Strangers do not get as far as the hook for evidence."""
-        why = unfit_reason(request, self.terms)
-        if why is not None or self.terms.evidence is None:
+        """What is wrong with a request, whatever places there are. Strangers learn nothing of the server's limits and hooks."""
+        terms, why = self.terms, protocol_refusal(request, self.terms)
+        unfit = unfit_reason(request, terms)
+        if why is not None or (unfit is None and terms.evidence is None):
             return why
         if not (request.HasField("client") and self.holds(request.client, request.secret)):
             why = self._check_invitation(request, now)[0]
-        return why or evidence_refusal(self.terms.evidence, request)
+        return why or unfit or (None if terms.evidence is None else evidence_refusal(terms.evidence, request))
 
     def _check_invitation(self, request: EnrolRequest, now: float) -> tuple[str | None, Token | None]:
         if request.token:

@@ -27,6 +27,7 @@ from fedfleet.network.rules import task_table
 from fedfleet.network.rules.task_table import NO_FRONTEND, TaskTable, VerdictKind
 from fedfleet.network.server.recovery import Rejections
 from fedfleet.network.server.sample_limits import SampleLimits
+from fedfleet.network.server.strikes import Fault, Strikes
 from fedfleet.network.server.turns import Effects, Note, React, ReportMeta, Tell, TellNow, tell_withdrawn
 
 _STATUS = {
@@ -54,7 +55,8 @@ class Admission:
         self.costs: dict[int, ReportedCost] = {}  # of arrived tasks that are not accounted for
         self.weights: dict[tuple[int, int, str], int] = {}  # by frontend, bucket and sum, in units
         self._order = 0  # of the next grant in the run
-        self.strikes = 0
+        self.strike_count = 0  # since the start
+        self.strikes = Strikes(folder / "strikes.jsonl")
         self.clipped = 0  # reports that count less than they claim
 
     # ---- what frontends report ---------------------------------------------------------------------------------------
@@ -86,13 +88,21 @@ class Admission:
                 effects.append(tell_withdrawn([task], frontend=index))
                 effects.append(React(ReportUnwanted(now, task, claim.client, size, lateness)))
             case VerdictKind.STRANGER:
-                self.strikes += 1
+                self.strike_count += 1
             case VerdictKind.SAFE:
                 effects.append(tell_withdrawn([task], frontend=index))
-            case VerdictKind.RETRY | VerdictKind.BUSY:
+            case VerdictKind.RETRY:
+                reason = claim.fault or f"its weight is {claim.weight:g}"
+                self.strikes.on_fault(Fault(task, claim.crc32c, claim.nbytes, reason))
+            case VerdictKind.BUSY:
                 pass
         effects.append(Tell(inside.ToTransmitter(grants=[grant]), index))
         return effects
+
+    def on_strikes(self, clients: list[int], now: float) -> None:
+        """Frontends refused uploads of these clients, which no honest device sends."""
+        self.strike_count += len(clients)
+        self.strikes.on_strikes(clients, now)
 
     def on_safe(self, index: int, tasks: list[int]) -> Effects:
         """The reports of these tasks are on the disk of a frontend: the others must not hand the tasks out again."""
@@ -163,6 +173,7 @@ class Admission:
         """These tasks were given up."""
         self.tasks.withdraw(tasks)
         self.rejections.forget(tasks)
+        self.strikes.forget(tasks)
         for task in tasks:
             self.metas.pop(task, None)
 
@@ -181,6 +192,7 @@ class Admission:
         for task in command.tasks:
             self.metas.pop(task, None)
         self.rejections.forget(command.tasks)
+        self.strikes.forget(command.tasks)
 
     def account(self, command: Account, now: float) -> TasksSpent:
         """What devices reported that these tasks cost them."""
@@ -191,6 +203,11 @@ class Admission:
     def restore_running(self, tasks: Ints, clients: Ints, heaviest: Floats, now: float) -> None:
         """These tasks ran when the server was killed; their leases begin anew."""
         self.tasks.reopen(task_table.Phase.OPEN, tasks, clients, heaviest, now + self._lease)
+
+    def restore_strikes(self, state: RunState, now: float) -> None:
+        """What devices had sent wrongly holds on: a task has the tries that were left, a client its strikes."""
+        for fault in self.strikes.restore(lambda task: task in state.running, now):
+            self.tasks.strike_again(fault.task, fault.crc32c, fault.nbytes, fault.reason)
 
     def restore_arrived(self, endings: Iterable[Ending], next_task: int, now: float) -> None:
         """The reports of these tasks had arrived: they were rejected, or must be found on a frontend's disk."""

@@ -57,7 +57,8 @@ class FrontendConfig:
 
     `sheet` says what reports must look like (see `partial_sums`), `codecs` in which codes they may come, `codec_of` which client
     uses which (none: plain tensors). `spool` and `stream` say where granted reports go. Statistics are taken if they have one of
-    the names in `stats` (None: whatever an opaque pass calls them).
+    the names in `stats` (None: whatever an opaque pass calls them). `strikes` are clients that were struck lately, each with
+    how many strikes it has left. With `noise_key` (hexadecimal) what lies on disk before its commit is encrypted.
     """
 
     index: int
@@ -80,6 +81,8 @@ class FrontendConfig:
     codec_of: list[list[int]]
     tls: dict[str, str]
     stats: list[str] | None
+    strikes: list[list[float]] = field(default_factory=list[list[float]])
+    noise_key: str = field(default="", repr=False)
 
 
 def config_to_bytes(config: FrontendConfig) -> bytes:

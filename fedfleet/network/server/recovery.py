@@ -171,6 +171,7 @@ def restore(server: ServerLoop, recovery: RecoveredRun) -> None:
         clients = wave.assignments.clients[tasks - wave.first]
         server.admission.restore_running(tasks, clients, server.offers.limits.of(wave).heaviest[tasks - wave.first], now)
         server.candidates.on_sent(clients)
+    server.admission.restore_strikes(state, now)
     server.admission.restore_arrived(uncommitted_arrivals(state), state.next_task, now)
 
 

@@ -88,6 +88,7 @@ class ServerLoop:
     def attach(self, supervisor: Supervisor) -> asyncio.Future[None]:
         """These are the frontends; the result is there when the run is over."""
         self.supervisor, self.turns.done = supervisor, asyncio.get_running_loop().create_future()
+        supervisor.strikes = lambda: self.admission.strikes.client_levels(self.now())
         return self.turns.done
 
     def start(self, *, resume: bool) -> None:
@@ -217,7 +218,7 @@ class ServerLoop:
         for part in message.closed:
             folders, bucket = self.supervisor.folders(), self.state.book.round
             self._carry_out(self.commits.on_closed(index, part, self.admission, bucket, folders))
-        self.admission.strikes += len(message.strikes)
+        self.admission.on_strikes([strike.client for strike in message.strikes], now)
         what = "an upload was damaged or wrongly addressed"
         for strike in message.strikes:
             self.run.log("warning", what, device=strike.client, reason=strike.reason)

@@ -202,7 +202,7 @@ def test_wrong_use_is_answered_in_one_sentence(fedfleet, fake, tmp_path, monkeyp
     )
     refused(fedfleet("device", "--server", fake.address, "--token-file", tmp_path / "no", *store), "cannot be read")
     refused(fedfleet("device", "--server", fake.address, "--key", tmp_path / "no", *store), "--certificate")
-    fake.failures.append(("Enrol", grpc.StatusCode.FAILED_PRECONDITION, "this server speaks protocol 9"))
+    fake.failures.extend([("Enrol", grpc.StatusCode.FAILED_PRECONDITION, "this server speaks protocol 9")] * 3)
     refused(fedfleet("device", "--server", fake.address, *store), "speaks protocol 9")
 
 
