@@ -20,6 +20,7 @@ from fedfleet.core.records import ServerState
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.trees import Array, Tree
 from fedfleet.learn.composition import with_pass
+from fedfleet.learn.leaves import is_floating, join
 
 _BYTES = 16.0  # of memory for each number of a sketch, and for each row of each weight
 _SKETCH, _MOMENTUM, _ERROR = "sketch", "sketch/momentum", "sketch/error"
@@ -81,10 +82,8 @@ def with_sketch(
         return replace(new_state, extra={**new_state.extra, _MOMENTUM: momentum, _ERROR: error})
 
     def encode(passed: Passed) -> Passed:
-        import torch
-
-        leaves = [passed.update[n] for n in sorted(passed.update) if passed.update[n].is_floating_point()]
-        flat = torch.cat([leaf.flatten(1) for leaf in leaves], 1)
+        leaves = [passed.update[n] for n in sorted(passed.update) if is_floating(passed.update[n])]
+        flat = join([leaf.reshape(len(leaf), -1) for leaf in leaves])
         return replace(passed, update={_SKETCH: table_of_size(flat.shape[1]).sketch(flat)})
 
     with_hook = with_pass(algorithm, "its updates cannot be sketched", lambda p: replace(p, after=(*p.after, encode)))

@@ -1,4 +1,4 @@
-"""Files of a run: written whole or not at all, trees sealed by their own hash."""
+"""Files of a run: written whole or not at all, trees sealed by their own hash, private where their folder is."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from safetensors.numpy import save
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.json_text import parse_json
 from fedfleet.core.trees import Array, Tree, content_hash
+from fedfleet.store.file_modes import creation_mode
 
 
 class DamagedFile(RunFailed):
@@ -26,7 +27,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a crash leaves either the old content or the new."""
     draft = path.with_name(path.name + ".part")
     try:
-        with draft.open("wb") as file:
+        mode = creation_mode(path.parent)
+        with open(draft, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -17,6 +17,7 @@ from fedfleet.app.assemble.executor_choice import fastest_form
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.runs.extra_measures import noise_source
 from fedfleet.app.spec import Spec
+from fedfleet.choose.report_bounds import bounded
 from fedfleet.core.errors import BadInput
 from fedfleet.core.json_text import parse_json
 from fedfleet.executors.hardware import hardware_name
@@ -36,7 +37,8 @@ class Conditions:
     """How a run computes. `form` and `form_threads` are those of a stacked executor; `seconds` says why they were chosen;
     `noise` where that of a private run comes from, without any secret.
 
-    `frozen` is the hash of the weights that nobody trains, which are in no checkpoint; "": there are none.
+    `frozen` is the hash of the weights that nobody trains, which are in no checkpoint; "": there are none. `bounded`: a server put
+    bounds around the spec's selector.
     """
 
     execute: str
@@ -51,13 +53,14 @@ class Conditions:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     noise: dict[str, str] = field(default_factory=dict[str, str])
     frozen: str = ""
+    bounded: bool = False
 
     @property
     def kernel(self) -> str:
         """What trains: workers of a cluster train as one process does, to the last bit."""
         if self.execute == "ray":
             return self.ray_execute
-        return "stacked" if self.execute == "stacked" else "inline"
+        return self.execute if self.execute in ("stacked", "numpy") else "inline"
 
     def stacked_form(self) -> Form | None:
         """The form to make the executor in."""
@@ -105,10 +108,17 @@ def stored_conditions(folder: Path) -> Conditions:
         ) from None
 
 
+def with_bounds(setup: Setup, conditions: Conditions) -> Setup:
+    """The setup with bounds around its selector, if the run has them."""
+    if not conditions.bounded:
+        return setup
+    return replace(setup, plan=replace(setup.plan, choose=bounded(setup.plan.choose)))
+
+
 # What each field holds; of a dictionary the kind of its values, whose keys are text.
 _KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("execute", "ray_execute", "device", "form", "processor", "frozen"), str),
-    "threads": int, "form_threads": int, "tf32": bool, "versions": (str,), "noise": (str,), "seconds": (float, int),
+    "threads": int, "form_threads": int, "tf32": bool, "bounded": bool, "versions": (str,), "noise": (str,), "seconds": (float, int),
 }  # fmt: skip
 
 

@@ -11,7 +11,14 @@ import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble, open_executor
 from fedfleet.app.assemble.feasibility import advice
-from fedfleet.app.runs.conditions import Conditions, missing_condition, refuse_other_weights, single_machine_spec, stored_conditions
+from fedfleet.app.runs.conditions import (
+    Conditions,
+    missing_condition,
+    refuse_other_weights,
+    single_machine_spec,
+    stored_conditions,
+    with_bounds,
+)
 from fedfleet.app.runs.custom_task import UserInputs, load_custom_task
 from fedfleet.app.runs.extra_measures import CLASS_KEYS, secret_missing, with_class_measures, with_privacy
 from fedfleet.app.runs.folder_seals import RunRecord, check_chain, check_files, check_model, open_record
@@ -43,7 +50,7 @@ def replay_run(folder: Path, *, quick: bool = False, trust: str | None = None, i
     check_files(run)
     spec, stored = load_spec(folder / "spec.toml"), stored_conditions(folder)
     custom_task = load_custom_task(folder, spec, trust, inputs, need_metrics=False)
-    setup = assemble(single_machine_spec(spec, stored), custom_task.task if custom_task else None)
+    setup = with_bounds(assemble(single_machine_spec(spec, stored), custom_task.task if custom_task else None), stored)
     refuse_other_weights(folder, stored, setup)
     difference = missing_condition(stored)
     quick, reason = (

@@ -187,6 +187,14 @@ def refuse_absent(out: Path) -> None:
         raise BadInput(f"--resume: there is no folder {out}{cure}")
 
 
+def make_parent(out: Path) -> None:
+    """Make the folder in which the folder of a new run will lie."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(out, error) from None
+
+
 def make_folder(out: Path) -> None:
     """Make the folder of a new run, or find it empty and writable."""
     try:

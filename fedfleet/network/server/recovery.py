@@ -161,6 +161,7 @@ def recover(plan: Plan, world: World, folder: Path) -> tuple[Journal, RecoveredR
 def restore(server: ServerLoop, recovery: RecoveredRun) -> None:
     """What a killed server knew: which tasks ran, which reports arrived and must be on a disk, which were rejected."""
     state, now = recovery.state, recovery.state.book.now
+    server.offers.limits.forget_tasks(state.next_task)
     server.offers.client_state.restore(recovery.memory_task)
     server.checkpoint_writer.resume_from(state.book.version)
     for damage in recovery.damages:
@@ -168,8 +169,9 @@ def restore(server: ServerLoop, recovery: RecoveredRun) -> None:
     for wave in {wave.first: wave for wave in state.running.values()}.values():
         tasks = np.array(sorted(t for t, w in state.running.items() if w.first == wave.first), np.int64)
         clients = wave.assignments.clients[tasks - wave.first]
-        server.admission.restore_running(tasks, clients, server.offers.heaviest(wave)[tasks - wave.first], now)
+        server.admission.restore_running(tasks, clients, server.offers.limits.of(wave).heaviest[tasks - wave.first], now)
         server.candidates.on_sent(clients)
+    server.admission.restore_strikes(state, now)
     server.admission.restore_arrived(uncommitted_arrivals(state), state.next_task, now)
 
 
