@@ -124,7 +124,7 @@ def buffered(
 
     return Policy(
         "buffered", SteadyDecide(decide, steady), concurrency, _START, patience=places.patience(), prompt=True,
-        key="concurrency", holds=k, limit="lease", endless=lease == math.inf, rounds=False,
+        key="concurrency", holds=k, limit="lease", endless=lease == math.inf, rounds=False, most_reports=k - 1 + concurrency,
     )  # fmt: skip
 
 
@@ -155,6 +155,7 @@ def semi_async(
         raise BadInput(f"batch: {batch} places are never free with concurrency = {concurrency}; lower batch or raise concurrency")
     longest = period * (max_staleness + 1) if lease is None else lease
     places, enough = Places(concurrency, longest, refill, batch), _TRIES * concurrency
+    asks = math.floor(period / refill) + 1  # in a period
     empty = "nothing arrived in a whole period"
 
     def decide(book: Book) -> Decision:
@@ -181,7 +182,7 @@ def semi_async(
 
     return Policy(
         "semi_async", SteadyDecide(decide, steady), concurrency, _START, patience=places.patience(), key="concurrency",
-        limit="lease", rounds=False,
+        limit="lease", rounds=False, most_reports=concurrency * (asks + 1),
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ def first_of(first: Policy, second: Policy) -> Policy:
     shorter = ("first", first) if first.patience <= second.patience else ("second", second)
     fuller = ("first", first) if _max_reports(first) >= _max_reports(second) else ("second", second)
     shows_by_policy = {"first": first.shows, "second": tuple((name, own + at) for name, at in second.shows)}
+    most = first.most_reports, second.most_reports
     both = {name for name, _ in first.shows} & {name for name, _ in second.shows}
 
     def decide(book: Book) -> Decision:
@@ -73,6 +74,8 @@ def first_of(first: Policy, second: Policy) -> Policy:
         rounds=first.rounds and second.rounds,
         shows=tuple((f"{who}.{n}" if n in both else n, at) for who, shows in shows_by_policy.items() for n, at in shows),
         wraps=(*first.wraps, *second.wraps),
+        most_reports=None if None in most else sum(n for n in most if n is not None),
+        late_reports=first.late_reports or second.late_reports,
     )
 
 
@@ -171,4 +174,5 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
         wraps=(*policy.wraps, _NAME),
         # It asks more clients than these rules say.
         round_rules=None,
+        most_reports=None if policy.most_reports is None else policy.most_reports * math.ceil(factor),
     )

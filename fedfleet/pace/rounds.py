@@ -165,7 +165,7 @@ def round_policy(name: str, rules: RoundRules) -> Policy:
     return Policy(
         name, SteadyDecide(decide, steady), cohort, tuple(_AskMemory()) if waits_if_few else (), least=least,
         patience=math.inf if late else longest, doubts=warnings, limit="lease" if has_lease else "seconds",
-        endless=longest == math.inf, round_rules=rules,
+        endless=longest == math.inf, round_rules=rules, most_reports=cohort, late_reports=late > 0,
     )  # fmt: skip
 
 

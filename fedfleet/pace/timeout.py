@@ -144,5 +144,5 @@ def timeout(
     patience = math.inf if max_staleness else top * (most + 1)
     return Policy(
         "timeout", SteadyDecide(decide, steady), cohort, tuple(_Memory(seconds)), least=least, patience=patience, holds=enough,
-        limit="ceiling", holds_key="goal", shows=(("t_o", 0),),
+        limit="ceiling", holds_key="goal", shows=(("t_o", 0),), most_reports=cohort * (most + 1), late_reports=max_staleness > 0,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from typing import Any
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, ModelCommitted, TaskArrivals, TaskArrived
 from fedfleet.store.hash_chain import Chain, ChainCheck, check_chain
+from fedfleet.store.journal_checks import read_events
 from fedfleet.store.journal_file import identity_in, make_schema, merge_wal, open_file, reader
 from fedfleet.store.journal_rows import (
     COLUMNS,
@@ -27,7 +28,6 @@ from fedfleet.store.journal_rows import (
     TaskRows,
     UnreadableRow,
     Values,
-    decode,
     digest_bytes,
     encode,
     encode_arrival,
@@ -295,9 +295,15 @@ def reopen(path: Path) -> Journal:
         raise RunFailed(f"the journal {path} cannot be written ({error}); check disk space and permissions, then resume") from error
 
 
-def read(path: Path) -> Iterator[Event]:
-    """The events of a journal, also while a run is still writing it."""
-    return decode(rows_of(path))
+def require(path: Path) -> None:
+    """Refuse a file that is no journal."""
+    open_file(path, "ro").close()
+
+
+def read(path: Path, clients: int | None = None) -> Iterator[Event]:
+    """The events of a journal, also while a run is still writing it; `UnreadableRow` if they do not fit together, or if its run has
+    more clients."""
+    return read_events(enumerate(rows_of(path), 1), clients)
 
 
 def rows_of(path: Path) -> Iterator[Values]:

@@ -14,6 +14,7 @@ from fedfleet.core.events import Event, ModelCommitted, RoundFailed, TasksSpent
 from fedfleet.core.parts import Draw, Plan, Policy, Selector, State, SteadyDecide
 from fedfleet.core.records import Assignments, Book, Decision, Ended, Ints, Roster, Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.room import most_reports
 from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.pace.rounds import deadline, readiness, round_policy
 from fedfleet.simulation.simulator import simulate
@@ -51,6 +52,12 @@ def check_policy(policy: Policy, *, steps: int = 20_000, quiet: bool = False) ->
             rounds, commits = len(ends), sum(isinstance(e, ModelCommitted) for e in ends)
             assert rounds >= 3, f"only {rounds} rounds ended where {trial.name}: does it wait for ever?"
             assert commits, f"no round was committed where {trial.name}: {ends[0]}"
+        most, clients = policy.most_reports, len(trial.world.keys)
+        largest = max((book.arrived for book, decision in decisions if decision.commit), default=0)
+        assert most is None or largest <= most_reports(policy, clients), (
+            f"it says that a commit has {most} reports at most, and one had {largest} where {trial.name}: correct most_reports and "
+            "late_reports, since what a report may weigh follows from them, or leave them out"
+        )
         for number, group in turns(decisions[::-1]):
             with around(number, leaves_generators="decide"):
                 for book, decision in group:

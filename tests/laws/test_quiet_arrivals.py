@@ -52,7 +52,9 @@ def run(policy, world, clients, *, rounds=12, algorithm=None, executor=None):
         batches.append(batch)
         events.extend(batch)
 
-    plan = toy_plan(policy, clients, algorithm=algorithm or consensus(remembers=True), stop=Stop(rounds=rounds, virtual_seconds=1e5))
+    plan = toy_plan(
+        policy, clients, algorithm=algorithm or consensus(remembers=True), stop=Stop(rounds=rounds, virtual_seconds=1e5)
+    )
     if algorithm is not None:
         plan = replace(plan, params={})
     end = simulate(plan, world, executor or opaque_executor(), journal=journal, watch=watch)

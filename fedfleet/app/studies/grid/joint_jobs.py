@@ -18,6 +18,7 @@ from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import build_part
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import Event
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.parts import Executor
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def load_forms(folder: Path, specs: Sequence[Spec], choose: Choose = form_for) -
     """
     path = folder / FORMS_FILE
     try:
-        known: dict[str, list[Any]] = dict(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {})
+        known: dict[str, list[Any]] = dict(parse_json(path.read_text(encoding="utf-8")) if path.is_file() else {})
     except (OSError, ValueError, TypeError) as error:
         raise BadInput(f"{path} cannot be read ({error}); restore it, or choose another folder with --out") from None
     result = dict(known)
