@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge, Le
 
 from fedfleet.app.terminal.answers import AS_JSON, Answer, Interrupted, option_name, say
-from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
+from fedfleet.app.terminal.own_options import (
+    DroppedColumns,
+    InputColumns,
+    KindOfTask,
+    LabelColumn,
+    MissingRule,
+    OwnerColumn,
+    OwnModel,
+    OwnPath,
+    TimeColumn,
+)
 from fedfleet.app.terminal.value_checks import one_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Clients
@@ -32,6 +42,9 @@ def serve(
     label: LabelColumn = None,
     owner: OwnerColumn = None,
     model: OwnModel = None,
+    input: InputColumns = None,
+    drop: DroppedColumns = None,
+    time: TimeColumn = None,
     kind: KindOfTask = None,
     missing: MissingRule = None,
     trust_code: str | None = None,
@@ -101,7 +114,7 @@ def serve(
     )  # fmt: skip
     access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
     command = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
-    resolved = resolve(*take_task(spec, overrides, model, data, Columns(label, owner, kind, missing)))
+    resolved = resolve(*take_task(spec, overrides, model, data, Columns(label, owner, input, drop, time, kind, missing)))
     trust_model(resolved, trust_code, out)
     try:
         finished_run = serve_run(resolved, out, options, access, resume=resume, key=sign, command=command)

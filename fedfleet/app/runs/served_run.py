@@ -36,7 +36,7 @@ from fedfleet.network.protocol.process_link import make_shared_folder, remove_fo
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.enrolment_request import Terms
 from fedfleet.network.security.secrets import run_key
-from fedfleet.network.security.tls import ServerFiles, is_loopback, refuse_open
+from fedfleet.network.security.tls import ServerFiles, is_loopback, refuse_open, refuse_swapped
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun, recover
 from fedfleet.network.server.serve import ListeningServer, make_private, remove_reports, serve
@@ -71,6 +71,8 @@ def access_options(
         raise BadInput("TLS needs both files: --certificate and --key; fedfleet certificate --out DIR makes them")
     if client_ca is not None and certificate is None:
         raise BadInput("--client-ca: devices can show certificates over TLS only; give --certificate and --key too")
+    if certificate is not None and key is not None:
+        refuse_swapped(certificate, key)
     files = ServerFiles(certificate, key, client_ca) if certificate is not None and key is not None else None
     return AccessOptions(files, open_enrolment, evidence)
 
@@ -253,8 +255,9 @@ def _greeter(
         say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
         if has_model_code(spec):
             say(
-                f"the model is your code, {spec.task['model']}; unless it is a row of PyTorch's layers, each device's owner "
-                f"reads it and trusts it once: fedfleet device --trust-code {spec.task['code']}"
+                f"the model is your code, {spec.task['model']}; unless it is an nn.Sequential of PyTorch's own layers, devices get "
+                "this code, and the owner of each device reads it and starts the device with: fedfleet device --trust-code "
+                f"{spec.task['code']}"
             )
         if access.files is None:
             say(f"start each device with: fedfleet device --server {listening.address}")

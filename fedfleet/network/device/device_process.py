@@ -118,5 +118,8 @@ def read_token(token: str | None, file: Path | None) -> str:
         return token or os.environ.get("FEDFLEET_TOKEN", "")
     try:
         return file.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        raise BadInput(f"--token-file: there is no file {file}; fedfleet token RUN > {file} writes one, on the server") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"--token-file: {file} cannot be read ({error})") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise BadInput(f"--token-file: {file} cannot be read: {reason}; give a text file with the token") from None
