@@ -208,7 +208,7 @@ def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file
             recipe.append(_recipe_of(inputs, arrays(inputs.data)))
         if not data_owners:
             data_owners.append(_owners_of(inputs.data))
-        without_task, unused = _dealt_by_given_owners({k: v for k, v in table.items() if k != "task"}, name, data_owners[0])
+        without_task, unused = _dealt_by_given_owners({k: v for k, v in table.items() if k != "task"}, data_owners[0])
         resolved = resolve(without_task, name, content_id="?", count=lambda spec: people_in(recipe[0](spec.data_seed), spec))
         seeds = resolved.data_seed, resolved.training_seed
         if seeds not in tasks_by_seeds:
@@ -233,7 +233,7 @@ def _owners_of(data: Any) -> Any:
     return given[2] if isinstance(given, list | tuple) and len(given) == 3 else None
 
 
-def _dealt_by_given_owners(table: dict[str, Any], name: str, owners: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _dealt_by_given_owners(table: dict[str, Any], owners: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The table with data dealt by owner, where they say who made each sample and the table does not say how they are dealt.
 
     Where it asks for another number of clients than there are people, a warning says that the owners are not used.

@@ -131,8 +131,8 @@ def _numbered(own: OwnData, plan: ColumnPlan, path: Path) -> Array:
         unknown = sorted({names[i] for i in np.unique(own.y)} - number.keys())
         if unknown:
             raise BadInput(
-                f"--data: {path}: the label {printable(unknown[0], 40)!r} is not one of this run, whose labels are {listed(known)}; "
-                "correct it, or leave these samples out"
+                f"--data: {path}: the label {printable(unknown[0], 40)!r} is not one of this run, whose labels are "
+                f"{listed(known)}; correct it, or leave these samples out"
             )
         return np.array([number.get(name, 0) for name in names], np.int64)[own.y]
     y = own.y

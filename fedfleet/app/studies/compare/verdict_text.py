@@ -131,9 +131,8 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
     messages += _test_set_caveats(at_end)
     if at_equal is not None and any(pair.p is not None for pair in at_end.pairs):
         how = _METHODS[found.method or POOLED] + (f"; {_ALONE}" if found.failures else "")
-        messages.append(
-            f"{how}; intervals and p stay valid for {len(each)} arms, and when seeds are added later and the arms are compared again"
-        )
+        valid = f"intervals and p stay valid for {len(each)} arms, and if these are compared again after more seeds"
+        messages.append(f"{how}; {valid}")
     return messages
 
 
