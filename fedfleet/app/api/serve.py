@@ -190,11 +190,17 @@ def device(
         caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
         patience=patience,
     )
-    summary = run_device(
-        server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), options, partial(_build_runtime, trust_code, engine), say
-    )
+    local = LocalSetup(store, data, Trust(tls, ca, certificate, key))
+    summary = run_device(server, local, options, partial(_build_runtime, trust_code, engine), say, _check_samples)
     tasks = f"{summary['tasks']} {'task' if summary['tasks'] == 1 else 'tasks'}"
     return Answer(summary, f"client {summary['client']} finished {tasks} (end: {summary['reason']})")
+
+
+def _check_samples(config_bytes: bytes, data_path: Path) -> None:
+    # only for a device with samples of its own: it loads their readers
+    from fedfleet.app.assemble.device_runtime import check_own_samples
+
+    check_own_samples(config_bytes, data_path)
 
 
 def _build_runtime(

@@ -8,8 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.assemble.client_config import client_configs
@@ -189,13 +192,34 @@ def _serve_and_finish(
                 tls=_tls(access),
                 on_listening=_greeter(setup.spec, options, access, folder, command),
             )
+            own = np.flatnonzero(served.registry.declared.own[: setup.plan.clients])
         journal.flush()
         remove_reports(folder)
         journal_end, params = JournalEnd(journal.digest, journal.position, journal.link), final_state.server.params
     finally:
         journal.close()
     seconds = time.perf_counter() - start
-    return complete_run(setup, folder, journal_end, params, seconds, key=key, noise=conditions.noise)
+    add_note = partial(with_note_on_scores, own=len(own) if options.evaluate == "server" else 0)
+    return complete_run(setup, folder, journal_end, params, seconds, add_measures=add_note, key=key, noise=conditions.noise)
+
+
+def with_note_on_scores(measures: dict[str, Any], *, own: int) -> dict[str, Any]:
+    """The measures, with a warning that scores of clients are of other people than those whose `own` devices trained.
+
+    >>> with_note_on_scores({"warnings": [], "accuracy_clients": 0.9}, own=3)["warnings"][0].partition(":")[0]
+    '3 devices trained on samples of their own, and the server has none of these'
+    >>> with_note_on_scores({"warnings": [], "accuracy_clients": None}, own=3)["warnings"]
+    []
+    """
+    if not own or measures.get("accuracy_clients") is None:
+        return measures
+    devices = f"{own:,} device{'s' if own > 1 else ''} trained on samples of {'their' if own > 1 else 'its'} own"
+    note = (
+        f"{devices}, and the server has none of these: all figures by client (scores of clients, of clients that never took part, "
+        "who was asked) are of the people in the server's own table; for scores of the devices, serve with --evaluate devices or "
+        "--evaluate both"
+    )
+    return {**measures, "warnings": [*measures["warnings"], note]}
 
 
 def _open_journal(setup: Setup, folder: Path) -> tuple[Journal, RecoveredRun | None]:
