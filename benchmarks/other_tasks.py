@@ -84,17 +84,18 @@ def largest_gap(reference: Sequence[Any], reports: Sequence[Any], jobs: Sequence
 def main() -> None:
     """Print one line for each cell."""
     from fedfleet.core.registry import builder
-    from fedfleet.executors.stacked.form_choice import choose_form
+    from fedfleet.executors.stacked.form_choice import Form, choose_form
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", default=TASKS)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of the stacked executor at most")
+    parser.add_argument("--form", help="train so, instead of in the form that is fastest: other work can spoil that measurement")
     asked = parser.parse_args()
     print(f"{STEPS} steps a client; load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores")
     print(f"{'task':<18} clients batch   loop ms inline ms stacked ms  of loop of inline processor    apart form")
     for name in asked.tasks:
         task = builder("tasks", name)()(0)
-        form = choose_form(task, device="cpu", threads=asked.threads)
+        form = Form(asked.form, asked.threads) if asked.form else choose_form(task, device="cpu", threads=asked.threads)
         for cohort, batch in CELLS:
             cell = measure(task, cohort, batch, form)
             print(

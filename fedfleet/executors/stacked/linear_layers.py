@@ -111,7 +111,10 @@ class Linear(nn.Module):
         past = self.past
         if past is None:
             return product(grad, self.weight)
-        down = product(grad.reshape(1, -1, grad.shape[2]), self.weight[:1]).reshape(*grad.shape[:2], -1)
+        rows = grad.reshape(1, -1, grad.shape[2])
+        compiled = kernel_for(grad, self.weight) is not None
+        down = product(rows, self.weight[:1]) if compiled else rows[0] @ self.weight[0]
+        down = down.reshape(*grad.shape[:2], -1)
         return self._minus_past(down, grad, past.grads, past.inputs)
 
     def _shared_product(self, x: torch.Tensor) -> torch.Tensor:
