@@ -230,7 +230,8 @@ def peaks_and_squares(end: torch.Tensor, start: torch.Tensor | None) -> tuple[to
     if start is None and (loops := sum_loops.sum_loops(end)) is not None:
         return sum_loops.peaks_and_squares(loops, end)
     change = (end if start is None else end - start).reshape(len(end), -1)
-    return change.abs().amax(1), change.double().square_().sum(1)
+    # Not in place: of doubles, double() is the update itself.
+    return change.abs().amax(1), change.double().square().sum(1)
 
 
 def squares(end: torch.Tensor, start: torch.Tensor | None) -> torch.Tensor:

@@ -217,3 +217,9 @@ def test_peaks_and_distances_against_numpy():
     wanted = np.sqrt(sum(np.square(v.astype(np.float64)).reshape(4, -1).sum(1) for v in (end, start)))
     assert np.allclose(norms, wanted)
     assert [v.shape for v in changes(two, None, [], 4)] == [(0, 4), (4,)]
+
+
+def test_looking_at_doubles_leaves_them_as_they_are():
+    update = torch.full((2, 3), 0.5, dtype=torch.float64)
+    peaks_and_squares(update, None)
+    assert (update == 0.5).all()
