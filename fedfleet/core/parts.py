@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -186,6 +186,32 @@ class Selector:
         return ""
 
 
+class Steady(NamedTuple):
+    """So many further arrivals before `wake_at` change nothing: the policy only wants to be woken then (None: not at all)."""
+
+    arrivals: int
+    wake_at: float | None = None
+
+
+UNSTEADY = Steady(0)
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyDecide:
+    """A policy's `decide` that can say how long its answer holds, so that many arrivals are taken at once.
+
+    `steady(book)` looks ahead: each of so many next reports, if it comes before `wake_at`, would be answered with
+    `Decision(wake_at=wake_at)` and nothing else. It may always say fewer. A policy that wraps another has a `decide` of its own,
+    which promises nothing unless it says so.
+    """
+
+    decide: Callable[[Book], Decision]
+    steady: Callable[[Book], Steady]
+
+    def __call__(self, book: Book) -> Decision:
+        return self.decide(book)
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """When to ask, give up waiting, commit: a pure function of the book. `cohort` is how many it wants at once.
@@ -203,7 +229,7 @@ class Policy:
     replaced one by one. `shows` names numbers of seconds in its memory, with their places there, whose changes belong in the
     journal (PaceSet). `wraps` names what has been put around it and may be there only once. `round_rules` are the numbers of its
     rounds, where nothing else decides about them: by them fleets are measured and runs predicted. A wrapper that changes
-    `decide` must clear them, or say its own.
+    `decide` must clear them, or say its own. A `decide` that is a `SteadyDecide` is not asked about every single report.
     """
 
     name: str

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 
 from fedfleet.core import events
 from fedfleet.core.errors import BadInput, RunFailed, printable
-from fedfleet.core.events import Event, TaskArrived, TasksDropped, TasksSent
+from fedfleet.core.events import Event, TaskArrivals, TaskArrived, TasksDropped, TasksSent
 from fedfleet.core.records import Ints, Roster, Tally
 from fedfleet.store.row_text import (
     decode_columns,
@@ -51,6 +51,25 @@ class Row(NamedTuple):
 Values = tuple[float, int, int, int, int, int, float | None, float | None, str | None, str | None]
 
 
+TaskRow = tuple[float, int, int, int, int, int, float | None, float | None]  # without its text
+
+
+class TaskRows:
+    """Rows that have no text, as columns. Each look at them makes them anew, so that a store that failed can try again."""
+
+    __slots__ = ("_columns", "_count")
+
+    def __init__(self, count: int, *columns: Iterable[Any]) -> None:
+        self._count = count
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[TaskRow]:
+        return zip(*self._columns, strict=False)  # those of which all are alike have no end
+
+
 class UnreadableRow(BadInput, RunFailed):
     """A row that no run writes; the sentence names it. Bad input for those who read the run, a failure where it is continued."""
 
@@ -64,6 +83,8 @@ class Kind:
 
 
 COLUMNS = Row._fields
+# Rows of tasks have no text: without its columns they are stored in half the time.
+TASK_COLUMNS = COLUMNS[:8]
 _PACK = struct.Struct("<dBqqqqddI").pack
 _PACKED = np.dtype(
     [("time", "<f8"), ("kind", "u1"), ("round", "<i8"), ("version", "<i8"), ("task", "<i8"), ("client", "<i8"),
@@ -105,20 +126,41 @@ def encode(event: Event) -> tuple[list[Values], bytes]:
     if type(event) is TaskArrived:
         row, data = encode_arrival(event)
         return [row], data
+    tasks = encode_tasks(event)
+    if tasks is not None:
+        rows, data = tasks
+        return [(*row, None, None) for row in rows], data
     if type(event) is TasksSent:
-        return _encode_sent(event)
-    if type(event) is TasksDropped:
-        none = np.zeros(len(event.tasks))
-        return _encode_many(event.time, Kind.DROPPED, 0, 0, event.tasks, event.clients, event.seconds, none)
+        return _encode_tailored(event)
     row = _encode_one(event)
     return [row], digest_bytes(row)
 
 
 def encode_arrival(event: TaskArrived) -> tuple[Values, bytes]:
-    """The row of an arrival, and its digested bytes; half of all rows."""
+    """The row of an arrival, and its digested bytes."""
     time, task, client, seconds, size = event.time, event.task, event.client, event.seconds, event.bytes_up
     row = (time, _ARRIVED, 0, 0, task, client, seconds, size, None, None)
     return row, _PACK(time, _ARRIVED, 0, 0, task, client, seconds, size, 0)
+
+
+def encode_arrivals(arrivals: TaskArrivals) -> tuple[TaskRows, bytes]:
+    """The rows of many arrivals, without their text, and their digested bytes."""
+    a = arrivals
+    return _encode_many(a.times, _ARRIVED, 0, 0, a.tasks, a.clients, a.seconds, a.bytes_up)
+
+
+def encode_tasks(event: Event) -> tuple[TaskRows, bytes] | None:
+    """The rows of an event about many tasks, without their text, and their digested bytes; None where they have text."""
+    if type(event) is TasksSent:
+        n = len(event.clients)
+        if event.steps.any() or not (event.share == 1.0).all() or event.settings or event.due is not None:
+            return None
+        tasks, clients = np.arange(event.first, event.first + n), event.clients
+        return _encode_many(event.time, Kind.SENT, event.round, event.version, tasks, clients, event.samples, event.bytes_down)
+    if type(event) is TasksDropped:
+        none = np.zeros(len(event.tasks))
+        return _encode_many(event.time, Kind.DROPPED, 0, 0, event.tasks, event.clients, event.seconds, none)
+    return None
 
 
 def _encode_one(event: Event) -> Row:
@@ -173,11 +215,9 @@ def _encode_one(event: Event) -> Row:
             assert_never(event)
 
 
-def _encode_sent(e: TasksSent) -> tuple[list[Values], bytes]:
-    n = len(e.clients)
-    tasks = np.arange(e.first, e.first + n)
-    if not e.steps.any() and (e.share == 1.0).all() and not e.settings and e.due is None:
-        return _encode_many(e.time, Kind.SENT, e.round, e.version, tasks, e.clients, e.samples, e.bytes_down)
+def _encode_tailored(e: TasksSent) -> tuple[list[Values], bytes]:
+    """Tasks whose clients have work of their own."""
+    tasks = np.arange(e.first, e.first + len(e.clients))
     columns = (tasks, e.clients, e.samples, e.bytes_down, e.steps, e.share)
     rows: list[Values] = []
     for i, (task, client, samples, down, steps, share) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
@@ -191,16 +231,14 @@ def _encode_sent(e: TasksSent) -> tuple[list[Values], bytes]:
 
 
 def _encode_many(
-    time: float, kind: int, round_: int, version: int, tasks: Ints, clients: Ints, a: Any, b: Any
-) -> tuple[list[Values], bytes]:
+    times: float | Sequence[float], kind: int, round_: int, version: int, tasks: Any, clients: Any, a: Any, b: Any
+) -> tuple[TaskRows, bytes]:
     table = np.zeros(len(tasks), _PACKED)
-    table["time"], table["kind"], table["round"], table["version"] = time, kind, round_, version
+    table["time"], table["kind"], table["round"], table["version"] = times, kind, round_, version
     table["task"], table["client"], table["a"], table["b"] = tasks, clients, a, b
-    rows: list[Values] = [
-        (time, kind, round_, version, t, c, x, y, None, None)
-        for t, c, x, y in zip(tasks.tolist(), clients.tolist(), a.tolist(), b.tolist(), strict=True)
-    ]
-    return rows, table.tobytes()
+    alike = repeat(times) if isinstance(times, float | int) else times
+    columns = (column.tolist() if isinstance(column, np.ndarray) else column for column in (tasks, clients, a, b))
+    return TaskRows(len(tasks), alike, repeat(kind), repeat(round_), repeat(version), *columns), table.tobytes()
 
 
 def decode(rows: Iterable[Values], first: int = 1) -> Iterator[Event]:

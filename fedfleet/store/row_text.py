@@ -16,6 +16,7 @@ from fedfleet.core.records import ClientScores, Floats, Ints, Roster
 
 # Journals of earlier versions say "judged".
 _MAX_COLUMNS = 64  # that one row may have: each takes as much room as the row has tasks
+_FEW = 48  # up to so many entries plain Python is faster than a call of numpy
 _BY_DEVICES = re.compile(r"version (\d+) was (?:evaluated|judged) by \d+ of \d+ devices: ")
 
 
@@ -27,6 +28,12 @@ def encode_columns(columns: Mapping[str, Floats]) -> dict[str, Any]:
     """
     encoded: dict[str, Any] = {}
     for name, column in columns.items():
+        if 0 < len(column) <= _FEW:
+            values: list[float] = column.tolist()
+            if values[0] == values[0] and values.count(values[0]) == len(values):
+                if values[0] != 0:
+                    encoded[name] = float(values[0])
+                continue
         if len(column) and (column[0] != column[0] or (column != column[0]).any()):
             encoded[name] = base64.b64encode(np.ascontiguousarray(column, "<f8").tobytes()).decode()
         elif len(column) and column[0] != 0:
@@ -52,8 +59,14 @@ def decode_columns(encoded: Mapping[str, Any], n: int) -> dict[str, Floats]:
 
 def spans(tasks: Ints) -> str:
     """Ascending task ids as runs: `0-19 25 30-31`."""
-    if not len(tasks):
-        return ""
+    if len(tasks) <= _FEW:
+        runs: list[list[int]] = []
+        for task in tasks.tolist():
+            if runs and task == runs[-1][1] + 1:
+                runs[-1][1] = task
+            else:
+                runs.append([task, task])
+        return " ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in runs)
     breaks = np.flatnonzero(np.diff(tasks) != 1)
     firsts = tasks[np.concatenate([[0], breaks + 1])].tolist()
     lasts = tasks[np.concatenate([breaks, [len(tasks) - 1]])].tolist()
@@ -79,8 +92,8 @@ def read_spans(text: str, below: int) -> Ints:
 
 def roster_hash(roster: Roster) -> str:
     """A short name for a roster, which itself is not kept."""
-    h = hashlib.sha256(roster.clients.tobytes())
-    h.update(roster.samples.tobytes())
+    h = hashlib.sha256(np.ascontiguousarray(roster.clients).data)
+    h.update(np.ascontiguousarray(roster.samples).data)
     return h.hexdigest()[:16]
 
 

@@ -162,7 +162,7 @@ def test_an_interrupt_in_the_midst_of_writing_leaves_a_sound_journal(tmp_path):
     log, _ = events_of(toy_plan(commits_at(3, 2), 5), world_of(even_fleet(5)))
     journal = journals.create(tmp_path / "run.db")
     journal.append(log[:10])
-    journal._rows = _Interrupted(journal._rows)
+    journal._batch = _Interrupted(journal._batch)
 
     def written():
         try:

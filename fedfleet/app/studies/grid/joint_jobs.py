@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,16 @@ def joint_groups(specs: Sequence[Spec], *, workers: int = 1) -> list[list[int]]:
             result += [[i] for i in members]
             continue
         parts = max(-(-len(members) // MOST_TOGETHER), min(workers, len(members) // 2), 1)
-        result += [members[k::parts] for k in range(parts)]
+        # Stacks of different algorithms, or learning rates, are trained one after the other: runs that share theirs stay together.
+        by_algorithm: dict[str, list[int]] = {}
+        for i in members:
+            by_algorithm.setdefault(json.dumps(specs[i].algorithm, sort_keys=True, default=str), []).append(i)
+        if len(by_algorithm) == 1:
+            result += [members[k::parts] for k in range(parts)]
+            continue
+        ordered = [i for alike in by_algorithm.values() for i in alike]
+        cuts = [k * len(ordered) // parts for k in range(parts + 1)]
+        result += [sorted(ordered[a:b]) for a, b in pairwise(cuts)]
     return sorted(result, key=lambda group: group[0])
 
 
