@@ -84,5 +84,5 @@ class RoundRules:
         return self._first(few, lambda n: n >= self.need(self.cohort, n))
 
     def _first(self, few: int, is_enough: Callable[[int], bool]) -> int:
-        """From how many clients on this holds: a search by halves, since a cohort may have millions. If it holds for n, so for n + 1."""
+        """From how many clients on this holds, searched by halves: cohorts may have millions. What holds for n holds for n + 1."""
         return few + bisect_left(range(few, self.cohort + 1), True, key=is_enough)

@@ -118,7 +118,8 @@ def with_bounds(setup: Setup, conditions: Conditions) -> Setup:
 # What each field holds; of a dictionary the kind of its values, whose keys are text.
 _KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("execute", "ray_execute", "device", "form", "processor", "frozen"), str),
-    "threads": int, "form_threads": int, "tf32": bool, "bounded": bool, "versions": (str,), "noise": (str,), "seconds": (float, int),
+    **dict.fromkeys(("tf32", "bounded"), bool),
+    "threads": int, "form_threads": int, "versions": (str,), "noise": (str,), "seconds": (float, int),
 }  # fmt: skip
 
 

@@ -59,13 +59,12 @@ class SampleLimits:
             if cap < math.inf:
                 declared.fix_cap(wave.first, cap)
         self._limits.pop(wave.first, None)
-        clients, (samples, own) = wave.assignments.clients, declared.at(wave.assignments.clients, wave.first)
-        limit = min(declared.cap(wave.first), self._plan.algorithm.fold.heaviest)
-        above = [c for c in np.flatnonzero(own & (samples > limit)).tolist() if int(clients[c]) not in self._named]
+        clients, samples, limits = wave.assignments.clients, declared.samples, self.of(wave)
+        above = [c for c in np.flatnonzero(limits.heaviest > limits.counted).tolist() if int(clients[c]) not in self._named]
         self._named.update(int(clients[c]) for c in above)
         return [
-            f"client {clients[c]} declares {samples[c]} samples of its own, but each of its reports counts as {limit:g}; "
-            "--max-samples sets this limit"
+            f"client {clients[c]} declares {samples[clients[c]]} samples of its own, but each of its reports counts as "
+            f"{limits.counted[c]:g}; --max-samples sets this limit"
             for c in above[:_MOST_NAMES]
         ] + ([f"the same holds for {len(above) - _MOST_NAMES} other clients"] if len(above) > _MOST_NAMES else [])
 

@@ -139,7 +139,7 @@ def test_tasks_that_the_journal_lost_leave_nothing_behind(opened: Open) -> None:
 def test_a_plain_mean_believes_nobody(opened: Open, weigh: Any) -> None:
     registry, limits = opened(algorithm=fedavg(weigh=weigh))
     enrol(registry, 100, 1 << 24, 100)
-    limits.fix(wave())
+    assert len(limits.fix(wave())) == (weigh == "samples"), "where no weight is limited nothing is said"
     assert limits.of(wave()).counted[:3].tolist() == ([1, 1, 1] if weigh == "one" else [100, 1000, 100])
     assert limits.of(wave()).samples[1] == 1000
 
