@@ -204,16 +204,16 @@ def _serve_and_finish(
 
 
 def with_note_on_scores(measures: dict[str, Any], *, own: int) -> dict[str, Any]:
-    """The measures, with a warning that scores of clients are of other people than those whose `own` devices trained.
+    """The measures, with a warning that scores of clients are of other people than those of the `own` devices that brought samples.
 
     >>> with_note_on_scores({"warnings": [], "accuracy_clients": 0.9}, own=3)["warnings"][0].partition(":")[0]
-    '3 devices trained on samples of their own, and the server has none of these'
+    '3 devices enrolled with samples of their own, and the server has none of these'
     >>> with_note_on_scores({"warnings": [], "accuracy_clients": None}, own=3)["warnings"]
     []
     """
     if not own or measures.get("accuracy_clients") is None:
         return measures
-    devices = f"{own:,} device{'s' if own > 1 else ''} trained on samples of {'their' if own > 1 else 'its'} own"
+    devices = f"{own:,} device{'s' if own > 1 else ''} enrolled with samples of {'their' if own > 1 else 'its'} own"
     note = (
         f"{devices}, and the server has none of these: all figures by client (scores of clients, of clients that never took part, "
         "who was asked) are of the people in the server's own table; for scores of the devices, serve with --evaluate devices or "

@@ -163,12 +163,10 @@ class Device:
 
     def _check_data(self) -> None:
         """Refuse samples that the run cannot use now, and not with the first task, for which this device may wait for hours."""
-        if self._check_samples is None:
-            return
-        try:
-            self._check_samples(self._config)
-        except Refused as error:
-            raise BadInput(f"this device cannot work for the server at {self.connection.server}: {printable(str(error))}") from None
+        if self._check_samples is not None:
+            # A configuration that cannot be read says so with the first task, which a device may not live to see.
+            with suppress(Refused):
+                self._check_samples(self._config)
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 

@@ -51,12 +51,12 @@ def fit_samples(path: Path, plan: ColumnPlan) -> Dataset:
         raise BadInput(f"--data: {_for_owner_of_device(error)}") from None
     if own.vocabulary and plan.labels:
         own = _with_tokens_of_run(own, plan, path)
-    x = _aligned(own, plan, path)
+    x = _align(own, plan, path)
     if x.shape[1:] != plan.shape:
         raise BadInput(
             f"--data: {path}: a sample has the shape {x.shape[1:]}, and this run's model takes {plan.shape}; convert the samples"
         )
-    y = _numbered(own, plan, path)
+    y = _number_labels(own, plan, path)
     if plan.scale is not None:
         x = (x.astype(np.float64) - plan.scale[0]) / plan.scale[1]
     if plan.kind is REGRESSION and plan.target_scale:
@@ -85,7 +85,7 @@ def _table_columns(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name.partition("=")[0] for name in names))
 
 
-def _aligned(own: OwnData, plan: ColumnPlan, path: Path) -> Array:
+def _align(own: OwnData, plan: ColumnPlan, path: Path) -> Array:
     """The inputs in the run's order of columns. A value that the run does not know is refused; one that is not here is 0."""
     if not plan.columns or own.inputs == plan.columns:
         return own.x
@@ -121,7 +121,7 @@ def _with_tokens_of_run(own: OwnData, plan: ColumnPlan, path: Path) -> OwnData:
     return replace(own, x=table[own.x], y=table[own.y], labels=plan.labels, vocabulary=plan.labels)
 
 
-def _numbered(own: OwnData, plan: ColumnPlan, path: Path) -> Array:
+def _number_labels(own: OwnData, plan: ColumnPlan, path: Path) -> Array:
     """The labels with the run's numbers."""
     if plan.kind is CLASSIFICATION:
         # Numbers have no names where all of 0, 1, .. are there; a device that has some of them alone calls them by their names.

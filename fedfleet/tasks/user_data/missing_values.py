@@ -25,10 +25,10 @@ def without_missing(samples: RawSamples, choice: str) -> RawSamples:
         return samples
     incomplete = np.logical_or.reduce(list(gaps.values()))
     if choice == "drop":
-        return _dropped(samples, gaps, incomplete)
+        return _drop_rows(samples, gaps, incomplete)
     unfilled = [name for name in gaps if name in never_filled and name not in inputs]
     if choice == "mean" and not unfilled:
-        return _filled(samples, sum(int(c.missing().sum()) for c in samples.inputs))
+        return _fill_with_means(samples, sum(int(c.missing().sum()) for c in samples.inputs))
     drop = f'missing = "drop", which leaves out {incomplete.sum():,} of {len(incomplete):,} samples'
     if choice == "mean":
         who = " and ".join(repr(printable(name, 40)) for name in unfilled)
@@ -50,7 +50,7 @@ def _counts(samples: RawSamples, gaps: dict[str, Array]) -> str:
     return f"{samples.where} has {total:,} missing {what}: {', '.join(parts)}, the first in {place}"
 
 
-def _dropped(samples: RawSamples, gaps: dict[str, Array], incomplete: Array) -> RawSamples:
+def _drop_rows(samples: RawSamples, gaps: dict[str, Array], incomplete: Array) -> RawSamples:
     if incomplete.all():
         worst = max(gaps, key=lambda name: int(gaps[name].sum()))
         raise BadInput(
@@ -62,7 +62,7 @@ def _dropped(samples: RawSamples, gaps: dict[str, Array], incomplete: Array) -> 
     return replace(samples.rows(~incomplete), warnings=(*samples.warnings, sentence))
 
 
-def _filled(samples: RawSamples, amount: int) -> RawSamples:
+def _fill_with_means(samples: RawSamples, amount: int) -> RawSamples:
     owner = None if samples.owner is None else samples.owner.values
     inputs = tuple(replace(c, values=fill_means(c.values, owner, c.name)) if c.missing().any() else c for c in samples.inputs)
     what = "value is" if amount == 1 else "values are"

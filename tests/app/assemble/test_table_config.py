@@ -104,16 +104,17 @@ def test_samples_of_a_device_get_the_numbers_and_the_scale_of_the_run(kind, tmp_
 
 def test_samples_of_a_device_are_checked_without_a_model_and_without_trusted_code(tmp_path):
     setup = setup_of(tmp_path, "Net")
-    config = client_config_for(setup, 0, brings_own=True)
+    config, shard = client_config_for(setup, 0, brings_own=True), client_config_for(setup, 0)
     forget(setup.spec.task["code"])
     mine = tmp_path / "device1.csv"
     lines = (tmp_path / "classification.csv").read_text().splitlines()
     mine.write_text("\n".join(lines[:40]))
     check_own_samples(config, mine)
-    mine.write_text("\n".join(line.split(",", 1)[1] for line in lines[:40]))
-    first = lines[0].split(",")[0]
-    with pytest.raises(BadInput, match=f"--data: .*device1.csv has no column '{first}', which this run's model reads"):
+    at = lines[0].split(",").index("a")
+    cells = [line.split(",") for line in lines[:40]]
+    mine.write_text("\n".join(",".join(row[:at] + row[at + 1 :]) for row in cells))
+    with pytest.raises(BadInput, match=r"--data: .*device1\.csv has no column 'a', which this run's model reads"):
         check_own_samples(config, mine)
-    check_own_samples(client_config_for(setup, 0), mine)  # a shard of the server's: there is nothing to check
+    check_own_samples(shard, mine)  # a shard of the server's: there is nothing to check
     with pytest.raises(Refused):
         check_own_samples(b"{}", mine)

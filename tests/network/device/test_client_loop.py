@@ -413,7 +413,7 @@ def test_samples_that_the_run_cannot_use_are_refused_before_any_work(fake, tmp_p
     said = []
     with pytest.raises(BadInput, match="no column 'heart_rate'"):
         attended(fake, tmp_path / "s", said=said, check_samples=refuse)
-    assert looked == [fake.sheet] and fake.calls == ["Enrol"] and not any("waiting for work" in line for line in said)
+    assert looked == [fake.sheet] and fake.calls == ["Enrol", "Leave"] and not any("waiting for work" in line for line in said)
 
 
 def test_samples_are_looked_at_once_for_each_configuration(fake, tmp_path):
