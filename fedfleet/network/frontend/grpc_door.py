@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ import grpc
 import grpc.aio
 
 from fedfleet.core.errors import BadInput
+from fedfleet.network.frontend.grpc_server import GrpcServer, missing_internals
 from fedfleet.network.frontend.service import CallRefused, FleetService
-from fedfleet.network.protocol.frames import CHANNEL_OPTIONS, INLINE_BYTES, MAX_HEAD_BYTES, SERVICE
+from fedfleet.network.protocol.frames import CHANNEL_OPTIONS, INLINE_BYTES, MAX_HEAD_BYTES, SERVICE, method_path
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _PENDING = 200_000  # calls that may wait for their handlers: a burst must not lose any
@@ -51,6 +52,15 @@ def method_handlers(service: FleetService) -> dict[str, Any]:
     }
 
 
+def make_server(methods: Mapping[str, Any], options: Sequence[tuple[str, Any]]) -> GrpcServer | grpc.aio.Server:
+    """The server of the service: ours, or that of `grpc.aio` where the installed gRPC has not what ours needs."""
+    if not missing_internals():
+        return GrpcServer({method_path(name): handler for name, handler in methods.items()}, options)
+    server = grpc.aio.server(options=options)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, dict(methods)),))
+    return server
+
+
 @asynccontextmanager
 async def serve_grpc(service: FleetService) -> AsyncIterator[None]:
     """Answer devices at the shared port; on the way out calls in flight get a moment to end."""
@@ -65,9 +75,7 @@ async def serve_grpc(service: FleetService) -> AsyncIterator[None]:
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
     )
-    server = grpc.aio.server(options=options)
-    handlers = grpc.method_handlers_generic_handler(SERVICE, method_handlers(service))
-    server.add_generic_rpc_handlers((handlers,))
+    server = make_server(method_handlers(service), options)
     config, credentials = service.frontend.config, None
     if config.tls:
         from fedfleet.network.security.tls import ServerFiles, server_credentials
