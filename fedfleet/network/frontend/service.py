@@ -186,6 +186,7 @@ class FleetService:
         frontend, state = self.frontend, self.frontend.state
         head = parse_message(data, pb.CheckIn)
         client = self.authenticate(head.caller)
+        state.invitations.remove(client)
         item = state.work_queue.next_item(client)
         is_working = item is not None and head.HasField("busy") and head.busy == item.task
         if is_working and not head.hold and not state.end_reason:  # it shows that it lives, and wants nothing

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import grpc
 
 from fedfleet.executors.child_process import Child, read_message, send_message
-from fedfleet.network.operations.process_memory import infrequent_gc
+from fedfleet.network.operations.process_memory import infrequent_gc, keep_freed_memory
 from fedfleet.network.protocol.frames import CHUNK
 from fedfleet.network.stress.channels import CHANNEL, SERVER, Target, channel_to, credentials_for
 from fedfleet.network.stress.meters import cpu_seconds
@@ -201,7 +201,8 @@ async def _exchange(calls: list[_Calls], form: Form, in_flight: int, seconds: fl
 def main() -> None:
     """Play the role that the first line gives."""
     settings = read_message()
-    with infrequent_gc():  # as the processes that it is compared with
+    keep_freed_memory()
+    with infrequent_gc():  # both as the processes that it is compared with
         asyncio.run(_serve(settings) if settings["role"] == "serve" else _load(settings))
 
 
