@@ -55,13 +55,13 @@ class CallAborted(Exception):
 class GrpcCall:
     """One call that is served; what handlers get as its context."""
 
-    __slots__ = ("_callbacks", "_core", "_hung_up", "_loop", "_metadata_sent", "_on_end", "_task")
+    __slots__ = ("_callbacks", "_core", "_ended", "_hung_up", "_loop", "_metadata_sent", "_on_end", "_task")
 
     def __init__(self, core: Any, loop: asyncio.AbstractEventLoop, on_end: Callable[[GrpcCall], None]) -> None:
         self._core, self._loop, self._on_end = core, loop, on_end
         self._task: asyncio.Task[None] | None = None
         self._callbacks: list[Callable[[Any], None]] | None = None
-        self._metadata_sent = self._hung_up = False
+        self._metadata_sent = self._hung_up = self._ended = False
 
     # ---- what handlers call ------------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class GrpcCall:
         if handler is None:
             self._finish(grpc.StatusCode.UNIMPLEMENTED, "there is no such method")
         elif handler.request_streaming:
-            self._run(self._reply_once(handler.stream_unary(_Requests(self._core, self._loop), self)))
+            self._run(self._reply_once(handler.stream_unary, _Requests(self._core, self._loop)))
         else:
             receive = (cygrpc.ReceiveMessageOperation(0),)
             self._core.start_server_batch(receive, lambda event: self._on_request(handler, event))
@@ -101,24 +101,24 @@ class GrpcCall:
         elif data is None:
             self._finish(grpc.StatusCode.INVALID_ARGUMENT, "no message came, or one that is too long")
         elif handler.response_streaming:
-            self._run(self._reply_in_parts(handler.unary_stream(data, self)))
+            self._run(self._reply_in_parts(handler.unary_stream, data))
         else:
-            self._run(self._reply_once(handler.unary_unary(data, self)))
+            self._run(self._reply_once(handler.unary_unary, data))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         self._task = self._loop.create_task(work)
 
-    async def _reply_once(self, answer: Awaitable[bytes]) -> None:
+    async def _reply_once(self, answer: Callable[[Any, GrpcCall], Awaitable[bytes]], request: Any) -> None:
         try:
-            reply = await answer
+            reply = await answer(request, self)
         except BaseException as error:
             self._fail(error)
         else:
             self._finish(grpc.StatusCode.OK, "", reply)
 
-    async def _reply_in_parts(self, parts: AsyncIterator[bytes]) -> None:
+    async def _reply_in_parts(self, answer: Callable[[bytes, GrpcCall], AsyncIterator[bytes]], request: bytes) -> None:
         try:
-            async for part in parts:
+            async for part in answer(request, self):
                 sent: asyncio.Future[None] = self._loop.create_future()
                 self._core.start_server_batch((*self._head(), cygrpc.SendMessageOperation(part, 0)), _setter(sent))
                 await sent
@@ -153,19 +153,19 @@ class GrpcCall:
             return
         status = cygrpc.SendStatusFromServerOperation(None, code.value[0], details.encode(), 0)
         message = () if reply is None else (cygrpc.SendMessageOperation(reply, 0),)
-        self._core.start_server_batch((*self._head(), *message, status), self._on_finished)
-
-    def _on_finished(self, event: Any) -> None:
-        del event
-        self._end()
+        self._core.start_server_batch((*self._head(), *message, status), self._end)
 
     def _on_close(self, event: Any) -> None:
         if event.batch_operations[0].cancelled():
             self._hung_up = True
             if self._task is not None:
+                self._task.add_done_callback(self._end)  # one that has not begun yet does not end its call
                 self._task.cancel()
 
-    def _end(self) -> None:
+    def _end(self, *_: object) -> None:
+        if self._ended:
+            return
+        self._ended, self._task = True, None
         callbacks, self._callbacks = self._callbacks, None
         self._on_end(self)
         for callback in callbacks or ():
@@ -248,7 +248,9 @@ class GrpcServer:
         self._thread.start()
 
     async def stop(self, grace: float | None) -> None:
-        """Take no more calls, let those that are open end for `grace` seconds, then cancel them."""
+        """Take no more calls, let those that are open end for `grace` seconds, then cancel them. Once is enough."""
+        if self._stopping:
+            return
         self._stopping = True
         ended: asyncio.Future[None] = self._loop.create_future()
         self._server.shutdown(self._queue, lambda event: ended.set_result(None))
@@ -277,7 +279,8 @@ class GrpcServer:
     def _wait_for_events(self) -> None:
         """In a thread: wait for one event at a time, whenever the loop has taken all that there were."""
         while True:
-            self._idle.acquire()
+            if not self._closed:
+                self._idle.acquire()
             event = self._queue.poll(None)
             if event.completion_type == cygrpc.CompletionType.queue_shutdown:
                 return
