@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +34,7 @@ from fedfleet.network.frontend.work_queue import (
     wake,
     work_message,
 )
-from fedfleet.network.operations.process_memory import infrequent_gc, keep_freed_memory, return_freed_memory
+from fedfleet.network.operations.process_memory import infrequent_gc, keep_freed_memory
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import INLINE_BYTES
@@ -281,10 +281,11 @@ async def _serve_devices(frontend: Frontend, server_left: asyncio.Task[bool]) ->
 
     commit_task = asyncio.create_task(frontend.group_commit.run())
     commit_task.add_done_callback(frontend._on_task_done)  # pyright: ignore[reportPrivateUsage]
-    counters_task = asyncio.create_task(_send_counters(frontend))
+    service = FleetService(frontend)
+    counters_task = asyncio.create_task(_send_counters(frontend, service.on_quiet))
     stop_task = asyncio.create_task(frontend.stopped.wait())
     try:
-        async with serve_grpc(FleetService(frontend)):
+        async with serve_grpc(service):
             frontend.uplink.outbox().ready.CopyFrom(frontend.ready_message())
             await asyncio.wait({server_left, stop_task}, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -296,7 +297,7 @@ async def _serve_devices(frontend: Frontend, server_left: asyncio.Task[bool]) ->
         raise RunFailed(frontend.failure)
 
 
-async def _send_counters(frontend: Frontend) -> None:
+async def _send_counters(frontend: Frontend, on_quiet: Callable[[], None]) -> None:
     before: Mapping[str, float] = {}
     quiet_since, returned = time.monotonic(), True
     while True:
@@ -304,7 +305,7 @@ async def _send_counters(frontend: Frontend) -> None:
         if frontend.limiter.bytes_in_flight or frontend.downloads.nbytes:
             quiet_since, returned = time.monotonic(), False
         elif not returned and time.monotonic() - quiet_since > _QUIET_SECONDS:
-            return_freed_memory()
+            on_quiet()
             returned = True
         now: dict[str, float] = {
             **frontend.counters,

@@ -47,7 +47,7 @@ def _kilobytes(text: str) -> dict[str, int]:
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's mallopt
-_KEPT_BYTES = 256 << 20  # of freed memory that a process keeps at most, between two calls of `return_freed_memory`
+_KEPT_BYTES = (1 << 31) - 1  # of freed memory that a process keeps: all, until `return_freed_memory`
 _MAX_MMAP_THRESHOLD = 32 << 20  # glibc takes no larger one
 
 
