@@ -90,7 +90,8 @@ def reserve_port() -> socket.socket:
 # ---- the server -------------------------------------------------------------------------------------------------
 
 
-def _handlers(payload: bytes) -> grpc.GenericRpcHandler:
+def methods(payload: bytes) -> dict[str, Any]:
+    """What gRPC alone serves, by full names: this payload down, any payload up."""
     chunks = [payload[i : i + CHUNK] for i in range(0, len(payload), CHUNK)]
 
     async def down(request: bytes, context: Any) -> bytes:
@@ -112,20 +113,18 @@ def _handlers(payload: bytes) -> grpc.GenericRpcHandler:
             pass
         return b"ok"
 
-    return grpc.method_handlers_generic_handler(
-        _SERVICE,
-        {
-            "Down": grpc.unary_unary_rpc_method_handler(down),
-            "Up": grpc.unary_unary_rpc_method_handler(up),
-            "DownStream": grpc.unary_stream_rpc_method_handler(down_stream),
-            "UpStream": grpc.stream_unary_rpc_method_handler(up_stream),
-        },
-    )
+    return {
+        f"/{_SERVICE}/Down": grpc.unary_unary_rpc_method_handler(down),
+        f"/{_SERVICE}/Up": grpc.unary_unary_rpc_method_handler(up),
+        f"/{_SERVICE}/DownStream": grpc.unary_stream_rpc_method_handler(down_stream),
+        f"/{_SERVICE}/UpStream": grpc.stream_unary_rpc_method_handler(up_stream),
+    }
 
 
 async def _serve(settings: dict[str, Any]) -> None:
     server = grpc.aio.server(options=SERVER)
-    server.add_generic_rpc_handlers((_handlers(bytes(settings["nbytes"])),))
+    by_name = {path.rpartition("/")[2]: handler for path, handler in methods(bytes(settings["nbytes"])).items()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, by_name),))
     address = f"127.0.0.1:{settings['port']}"
     secure = credentials_for(settings["certificate"], settings["key"])
     if secure is None:
