@@ -28,6 +28,7 @@ from fedfleet.network.protocol.fleet_pb2 import Answer, Caller, CheckIn, FetchRe
 from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, crc32c, decode_frame, encode_frame
 from fedfleet.network.security.secrets import run_key, secret_of
 from fedfleet.network.stress.channels import Line, Target, channel_to
+from fedfleet.network.stress.event_loop import run
 from fedfleet.network.stress.meters import Latency
 from fedfleet.network.stress.stress_plan import dummy_update
 
@@ -313,7 +314,7 @@ def main() -> None:
     key = run_key(Path(load.key))
     keep_freed_memory()
     with infrequent_gc():
-        tally = asyncio.run(generate(load, lambda client: secret_of(key, client, 1), read_message))
+        tally = run(generate(load, lambda client: secret_of(key, client, 1), read_message))
     send_message({"tally": tally_json(tally)})
 
 

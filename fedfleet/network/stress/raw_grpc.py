@@ -21,6 +21,7 @@ from fedfleet.executors.child_process import Child, read_message, send_message
 from fedfleet.network.operations.process_memory import infrequent_gc, keep_freed_memory
 from fedfleet.network.protocol.frames import CHUNK
 from fedfleet.network.stress.channels import CHANNEL, SERVER, Target, channel_to, credentials_for
+from fedfleet.network.stress.event_loop import run
 from fedfleet.network.stress.meters import cpu_seconds
 
 Form = Literal["unary", "stream"]
@@ -202,7 +203,8 @@ def main() -> None:
     settings = read_message()
     keep_freed_memory()
     with infrequent_gc():  # both as the processes that it is compared with
-        asyncio.run(_serve(settings) if settings["role"] == "serve" else _load(settings))
+        # The load as that of a stress run; the server as whoever uses grpc.aio has it.
+        asyncio.run(_serve(settings)) if settings["role"] == "serve" else run(_load(settings))
 
 
 if __name__ == "__main__":
