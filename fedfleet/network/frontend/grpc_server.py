@@ -241,7 +241,8 @@ class GrpcServer:
     async def start(self) -> None:
         """Answer calls from now on."""
         self._loop = asyncio.get_running_loop()
-        self._server.start()
+        # As grpc.aio starts it: else it would wait until the clock of the wall, which may jump, shows what it shows now.
+        self._server.start(backup_queue=False)
         for _ in range(_ARMED):
             self._server.request_call(self._queue, self._queue, self._on_call)
         self._idle.release()
