@@ -18,26 +18,38 @@ import numpy as np
 
 from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.errors import error_context
-from fedfleet.core.events import CandidatesSeen, Event, Fact, Probed, ReportUnwanted, TaskArrived, TaskLost, TaskStruck, TimerFired
+from fedfleet.core.events import (
+    CandidatesSeen,
+    Event,
+    Fact,
+    Probed,
+    ReportUnwanted,
+    TaskArrived,
+    TaskLost,
+    TaskStruck,
+    TimerFired,
+)
 from fedfleet.core.parts import Executor, Plan
 from fedfleet.core.records import Report, Roster, Wave
 from fedfleet.core.sources import World
 from fedfleet.engine.book import with_book
 from fedfleet.engine.commands import carry_out, pending_commands
-from fedfleet.engine.coordinator import begin, step
+from fedfleet.engine.coordinator import begin, handle_arrivals, step
 from fedfleet.engine.state import Phase, RunState, next_wake, open_endings
 from fedfleet.executors.gather import evaluate, gather, jobs_for
+from fedfleet.simulation.arrivals import TASK_ENDS, Arrivals, arrivals_of, next_arrivals
 from fedfleet.simulation.probes import probe_answer, probe_outcome
 from fedfleet.simulation.rosters import AwaitedMoment, check_sees, earliest_moment, moment_inputs, roster_of, unavailable_clients
+from fedfleet.simulation.task_costs import OpenTrips, task_costs
 from fedfleet.simulation.trace import tracer
-from fedfleet.simulation.trips import AGAIN, Arrivals, Trip, arrivals_of, late_reports, open_trips, task_costs, trip_of
+from fedfleet.simulation.trips import AGAIN, late_reports, trip_of
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.journal import Journal
 from fedfleet.store.noise_source import SEEDED, NoiseSource
 
 # Within one instant tasks end first; then come reports that the server no longer awaits, candidates, answers to probes, timers.
-TASK_ENDS, LATE_REPORTS, CANDIDATES, PROBES, TIMER = range(5)
+LATE_REPORTS, CANDIDATES, PROBES, TIMER = range(TASK_ENDS + 1, 5)
 
 Tell = Callable[[Sequence[Event]], None]
 Hear = Callable[["Simulation", Sequence[Event]], None]
@@ -72,7 +84,7 @@ class Simulation:
     awaited_moment: AwaitedMoment = field(default_factory=AwaitedMoment)
     noising: NoiseSource = SEEDED
     # By first task, of waves whose tasks are not all accounted for.
-    trips: dict[int, Trip] = field(default_factory=dict)
+    trips: OpenTrips = field(default_factory=OpenTrips)
     # Tasks that the server waits for in vain.
     failed_tasks: set[int] = field(default_factory=set)
 
@@ -124,7 +136,7 @@ class Simulation:
         if self.world.faults is not None:  # only then can a report be under way
             for late in late_reports(self.trips, command, self.state.book.now):
                 queue_late_report(self, late)
-        for task in command.tasks.tolist():
+        for task in command.tasks.tolist() if self.reports or self.failed_tasks or self.memory.open_tasks else ():
             self.reports.pop(task, None)
             self.failed_tasks.discard(task)
             self.memory.release_task(task)
@@ -132,7 +144,7 @@ class Simulation:
     def account(self, command: Account) -> None:
         """Say what ended tasks cost."""
         self.facts.append(task_costs(self.world, command, self.state.book.now, self.trips))
-        self.trips = open_trips(self.trips, self.state)
+        self.trips.tidy(self.state)
 
     def evaluate(self, command: Evaluate) -> None:
         """Evaluations take no virtual time."""
@@ -194,6 +206,14 @@ def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, resume: 
         else:
             if keeper is not None:
                 keeper.save_if_due(sim)
+            arrivals = next_arrivals(plan, sim.state, sim.queue)
+            if arrivals is not None:
+                sim.busy[arrivals.clients] = False
+                sim.state = handle_arrivals(sim.state, arrivals)
+                tell(arrivals)
+                if trace is not None:
+                    trace("event", arrivals)
+                continue
             fact = next_fact(sim)
         sim.state, outcomes, commands = step(plan, sim.state, fact)
         tell((fact, *outcomes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.errors import BadInput, nearest_file, suggest_name
 from fedfleet.core.kinds import CLASSIFICATION, REGRESSION, Kind, KindName
 from fedfleet.core.limits import Count, Width
 from fedfleet.core.parts import Dataset, Task
@@ -67,9 +66,7 @@ def pin_files(table: Mapping[str, Any]) -> dict[str, Any]:
 def _existing(path: str, again: str = "") -> Path:
     found = Path(path).expanduser().absolute()
     if not found.exists():
-        near = [p.name for p in found.parent.iterdir()] if found.parent.is_dir() and not again else []
-        close = difflib.get_close_matches(found.name, near, n=1, cutoff=0.6)
-        raise BadInput(f"task.path: there is no file or folder {path}{again or (f'; did you mean {close[0]}?' if close else '')}")
+        raise BadInput(f"task.path: there is no file or folder {path}{again or nearest_file(path)}")
     return found
 
 
@@ -255,7 +252,8 @@ def _net_of(model: str, hidden: int) -> Callable[..., Any]:
             case "cnn":
                 return small.TwoConvNet(shape, hidden, classes, scale=scale)
             case "gpt":
-                return attention.Gpt(classes, shape[0], width=max(_HEADS, hidden // _HEADS * _HEADS), depth=2, heads=_HEADS)
+                width = units(max(_HEADS, hidden // _HEADS * _HEADS), scale, _HEADS)
+                return attention.Gpt(classes, shape[0], width=width, depth=2, heads=_HEADS)
             case _:
                 return small.CharLstm(classes, embedding=small.EMBEDDING, hidden=units(hidden, scale), layers=1, every_place=True)
 

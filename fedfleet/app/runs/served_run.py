@@ -14,7 +14,14 @@ from typing import Any
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.assemble.client_config import client_configs
 from fedfleet.app.assemble.setup import pin_frozen_weights
-from fedfleet.app.runs.conditions import Conditions, local_conditions, refuse_other_machine, stored_conditions, write_conditions
+from fedfleet.app.runs.conditions import (
+    Conditions,
+    local_conditions,
+    refuse_other_machine,
+    stored_conditions,
+    with_bounds,
+    write_conditions,
+)
 from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret
 from fedfleet.app.runs.model_trust import has_model_code
 from fedfleet.app.runs.run_folder import (
@@ -23,6 +30,7 @@ from fedfleet.app.runs.run_folder import (
     check_same_spec,
     complete_run,
     make_folder,
+    make_parent,
     read_finished_run,
     refuse_absent,
     refuse_taken,
@@ -31,6 +39,7 @@ from fedfleet.app.runs.run_folder import (
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Selector
 from fedfleet.network.evaluation.evaluators import ProcessEvaluator
 from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
 from fedfleet.network.security.enrolment import Registry
@@ -44,6 +53,7 @@ from fedfleet.network.server.served_plan import ServedRun, check_servable
 from fedfleet.network.server.server_loop import ServerLoop
 from fedfleet.network.server.supervisor import reserve_port
 from fedfleet.store import journal as journals
+from fedfleet.store.file_modes import private_files
 from fedfleet.store.files import write_atomically
 from fedfleet.store.journal import Journal
 from fedfleet.store.lock import hold_lock
@@ -100,7 +110,8 @@ def serve_run(
 ) -> FinishedRun:
     """Serve a spec to devices until the run is over, or go on where a server was stopped or killed. `key` signs the run.
 
-    `command` is what was typed: the folder keeps it, so that whoever finds a stopped run knows how to go on.
+    `command` is what was typed: the folder keeps it, so that whoever finds a stopped run knows how to go on. Only the owner can
+    read what is written.
     """
     if key is not None:
         load_private_key(key)
@@ -124,19 +135,33 @@ def serve_run(
         warn([*setup.plan.pace.doubts, *setup.warnings])  # what nobody in a simulated fleet can do says nothing of real devices
         for sentence in unused_settings(spec):
             say(sentence)
+        make_parent(folder)  # whoever may look into the folder in which runs lie: not into this one
+    with private_files():
         make_folder(folder)
-    make_private(folder)
-    with hold_lock(folder):
-        if resume and has_spec:
-            check_same_spec(spec, folder)
-            if (folder / SEAL).is_file():
-                return read_finished_run(folder)
-            return _serve_and_finish(setup, folder, options, access, key, stored_conditions(folder), command)
-        refuse_taken(folder, resume=resume)
-        write_spec(spec, folder)
-        conditions = local_conditions(setup)
-        write_conditions(folder, conditions)
-        return _serve_and_finish(setup, folder, options, access, key, conditions, command)
+        make_private(folder)
+        with hold_lock(folder):
+            if resume and has_spec:
+                check_same_spec(spec, folder)
+                if (folder / SEAL).is_file():
+                    return read_finished_run(folder)
+                stored = stored_conditions(folder)
+                return _serve_and_finish(with_bounds(setup, stored), folder, options, access, key, stored, command)
+            refuse_taken(folder, resume=resume)
+            write_spec(spec, folder)
+            conditions = replace(local_conditions(setup), bounded=needs_bounds(setup.plan.choose, options))
+            write_conditions(folder, conditions)
+            return _serve_and_finish(with_bounds(setup, conditions), folder, options, access, key, conditions, command)
+
+
+def needs_bounds(choose: Selector, options: ServeOptions) -> bool:
+    """Does the selector go by what devices report, without bounds? Then it gets some, unless its operator trusts them."""
+    needed = bool(choose.unpredictable) and not choose.bounded and not options.trust_reports
+    if needed:
+        say(
+            f"the selector {choose.name!r} goes by what devices report, so it runs with bounds; in a simulation choose.use = "
+            '"bounded" puts the same bounds around it, and --trust-reports leaves them out here'
+        )
+    return needed
 
 
 def _serve_and_finish(
@@ -196,8 +221,7 @@ def _open_served(
     plan, spec = setup.plan, setup.spec
     key, shared = run_key(folder / "wire" / "run.key"), make_shared_folder()
     host = options.address.rpartition(":")[0]
-    most_samples = int(plan.algorithm.fold.total_weight)  # more samples than a sum can take need not come
-    terms = Terms(plan.clients, open=access.open or is_loopback(host), most_samples=most_samples, evidence=_evidence(access))
+    terms = Terms(plan.clients, open=access.open or is_loopback(host), evidence=_evidence(access))
     registry = Registry(folder / "wire" / "devices.db", key, terms)
     form = conditions.stacked_form()
     facts = {"spec": pin_frozen_weights(spec.toml(), setup.task)} | ({"form": form.name, "threads": form.threads} if form else {})

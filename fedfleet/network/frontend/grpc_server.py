@@ -224,8 +224,10 @@ class GrpcServer:
         self._queue = cygrpc.CompletionQueue()
         self._server = cygrpc.Server(tuple(options), False)
         self._server.register_completion_queue(self._queue)
+        self._poll = self._queue.poll
         self._calls: set[GrpcCall] = set()
         self._taken: deque[Any] = deque()  # the event that ended a wait
+        self._unreadable: deque[Exception] = deque()
         self._idle = threading.Semaphore(0)  # released whenever the thread is to wait for the next event
         self._thread = threading.Thread(target=self._wait_for_events, name="fedfleet-grpc", daemon=True)
         self._stopping = self._closed = False
@@ -282,10 +284,13 @@ class GrpcServer:
         while True:
             if not self._closed:
                 self._idle.acquire()
-            event = self._queue.poll(None)
-            if event.completion_type == cygrpc.CompletionType.queue_shutdown:
-                return
-            self._taken.append(event)
+            try:
+                event = self._poll(None)
+                if event.completion_type == cygrpc.CompletionType.queue_shutdown:
+                    return
+                self._taken.append(event)
+            except Exception as error:
+                self._unreadable.append(error)
             event = None  # a call that is over must not be held by whoever waits
             try:
                 self._loop.call_soon_threadsafe(self._take_events)
@@ -301,16 +306,30 @@ class GrpcServer:
             taken += 1
             self._take(self._taken.popleft())
         while taken < _EVENTS:
-            event = self._queue.poll(0.0)
+            try:
+                event = self._poll(0.0)
+            except Exception as error:
+                self._unreadable.append(error)
+                taken += 1
+                continue
             if event.tag is None:
                 break
             taken += 1
             self._take(event)
         event = None
+        while self._unreadable:
+            taken += 1
+            self._on_unreadable(self._unreadable.popleft())
         if taken:
             self._loop.call_soon(self._take_events)
         else:
             self._idle.release()
+
+    def _on_unreadable(self, error: Exception) -> None:
+        """The binding could not read an event: of a new call, most likely, whose place another takes."""
+        self._loop.call_exception_handler({"message": "an event of gRPC could not be read", "exception": error})
+        if not self._stopping:
+            self._server.request_call(self._queue, self._queue, self._on_call)
 
     def _take(self, event: Any) -> None:
         try:

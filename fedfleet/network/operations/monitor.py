@@ -149,7 +149,9 @@ class Monitor:
         self.board = HealthBoard(figures_of(self.progress, served.name, run_seconds=0.0, transmitters=max(1, options.transmitters)))
         if options.metrics:
             exposition(self.board.figures)  # else a missing library would be found out by the first who asks
-        self.endpoints = Endpoints(options.metrics, pages_of(self.board, wire)) if options.metrics else None
+        self.endpoints = (
+            Endpoints(options.metrics, pages_of(self.board, wire), status_token(served.key)) if options.metrics else None
+        )
         stderr_level = None if options.quiet else "warning"
         self.log = RunLog(wire / "log.jsonl", served.name, level=options.log_level, stderr_level=stderr_level)
         self.log.hide(served.key.data)
@@ -175,6 +177,8 @@ class Monitor:
             waiting_for=self.draining or waiting_for(server),
             uptime_seconds=time.monotonic() - self._began,
             counts=sum_totals(server.supervisor.totals),
+            max_samples=server.offers.limits.cap,
+            clipped=server.admission.clipped,
             transmitters=len(frontends),
             transmitters_up=sum(f.ready for f in frontends),
             restarts=sum(f.deaths for f in frontends),

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import build_client_runtime, client_config_for
+from fedfleet.app.assemble.client_config import client_config_for
+from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.assemble.table_config import found_data
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, Refused

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc._cython import cygrpc
 
 from fedfleet.network.frontend import grpc_door, grpc_server
 from fedfleet.network.frontend.grpc_server import GrpcServer, missing_internals
@@ -168,6 +169,56 @@ def test_what_is_wrong_ends_one_call_and_not_the_server(serve: Callable[[Act], N
 
     serve(act)
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_method_whose_name_is_no_text_is_unknown() -> None:
+    async def run() -> None:
+        handlers = Handlers()
+        server = GrpcServer({method_path("echo"): handlers.methods()["echo"]}, OPTIONS)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                for _ in range(100):  # more than calls may be handed over without being asked for again
+                    unknown = channel.unary_unary(b"/\xff\xfe/\x80")  # type: ignore[arg-type]
+                    assert (await refusal(unknown(b"", metadata=(("x-odd-bin", b"\xff"),))))[0] is grpc.StatusCode.UNIMPLEMENTED
+                assert await ask(channel, "echo", b"still here") == b"still here"
+        finally:
+            await server.stop(0.0)
+
+    asyncio.run(run())
+
+
+def test_an_event_that_cannot_be_read_costs_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Queue:
+        """Fails now and then, as if a call were not readable."""
+
+        def __init__(self, queue: Any) -> None:
+            self.queue, self.polls, self.failed = queue, 0, 0
+
+        def poll(self, deadline: float | None) -> Any:
+            event, self.polls = self.queue.poll(deadline), self.polls + 1
+            if isinstance(event, cygrpc.RequestCallEvent) and event.success and self.polls % 2:
+                self.failed += 1
+                raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "odd")
+            return event
+
+    async def run() -> int:
+        server = GrpcServer({method_path("echo"): Handlers().methods()["echo"]}, OPTIONS)
+        queue = server._queue  # pyright: ignore[reportPrivateUsage]
+        reader = Queue(queue)
+        monkeypatch.setattr(server, "_poll", reader.poll)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                answers = await asyncio.gather(*(ask(channel, "echo", b"1", timeout=5) for _ in range(200)), return_exceptions=True)
+        finally:
+            await server.stop(0.0)
+        assert sum(answer == b"1" for answer in answers) == 200 - reader.failed
+        return reader.failed
+
+    assert asyncio.run(run()) > 64
 
 
 def test_a_stream_without_any_message_is_no_single_message(serve: Callable[[Act], None]) -> None:

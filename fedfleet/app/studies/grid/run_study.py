@@ -44,6 +44,7 @@ from fedfleet.app.studies.grid.study_tables import TABLES, align_table, export, 
 from fedfleet.app.studies.run_export import RunTracker
 from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.registry import added_here
 from fedfleet.executors.worker_pool import processor_count
 from fedfleet.store.files import write_atomically
@@ -258,7 +259,7 @@ def _remove_stale_tables(folder: Path, cells: Sequence[Cell]) -> bool:
     """Were there tables of an earlier file with other runs? They are removed: after an interrupt they must not
     lie with the new file as if they were its own. Their runs stay."""
     try:
-        digests = {run["spec_digest"] for run in json.loads((folder / "study.json").read_text(encoding="utf-8"))["runs"]}
+        digests = {run["spec_digest"] for run in parse_json((folder / "study.json").read_text(encoding="utf-8"))["runs"]}
     except (OSError, ValueError, KeyError, TypeError):
         return False
     if digests == {cell.spec.digest for cell in cells}:
@@ -289,7 +290,7 @@ def note_look(folder: Path, study: Study) -> int:
 def _earlier_looks(folder: Path, arms: list[str]) -> list[int]:
     """The numbers of seeds of earlier evaluations; none if they were of other arms."""
     try:
-        kept = json.loads((folder / LOOKS).read_text(encoding="utf-8"))
+        kept = parse_json((folder / LOOKS).read_text(encoding="utf-8"))
         return [int(count) for count in kept["seeds"]] if kept["arms"] == arms else []
     except (OSError, ValueError, KeyError, TypeError):
         return []

@@ -32,7 +32,7 @@ from fedfleet.app.spec.resolution import DEFAULTS
 from fedfleet.app.spec.spec_record import TABLES
 from fedfleet.app.studies.compare.criteria import DEFAULT_AIM, check_aim
 from fedfleet.app.studies.grid.analyses import Analysis, ShareOfBest, check_analysis, check_target, parse_target
-from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.errors import BadInput, nearest_file, suggest_name
 from fedfleet.measure.goal import target_of
 
 KEYS = ("name", "base", "seeds", "baseline", "target", "aim", "grid", "runs", "scale", "analysis")
@@ -72,7 +72,7 @@ def read_study(path: str | Path, *, scale: str | None = None) -> Study:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise BadInput(f"there is no study file {path}") from None
+        raise BadInput(f"there is no study file {path}{nearest_file(path)}") from None
     except IsADirectoryError:
         raise BadInput(f"{path} is a folder; give a study file in TOML") from None
     except (OSError, UnicodeDecodeError) as error:
