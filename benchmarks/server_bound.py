@@ -136,8 +136,14 @@ def _empty_methods(told: dict[str, Any], over: asyncio.Event) -> dict[str, Any]:
     safe = encode_frame(Receipt(next=Answer(later=Later())))
     end = encode_frame(Answer(over=Over(reason="enough")))
 
+    started = False
+
     async def check(data: bytes, call: Any) -> bytes:
+        nonlocal started
         del data, call
+        if not started:  # generators take their time to start
+            started = True
+            asyncio.get_running_loop().call_later(told["seconds"], over.set)
         return end if over.is_set() else work
 
     async def hand(data: bytes, call: Any) -> bytes:
@@ -154,7 +160,6 @@ async def _serve_role(told: dict[str, Any]) -> None:
         await _serve(methods, told, None)
         return
     over = asyncio.Event()
-    asyncio.get_running_loop().call_later(told["seconds"], over.set)
     key = Path(told["folder"]) / "run.key"
     run_key(key)
     await _serve(_empty_methods(told, over), told, over, key=str(key))
