@@ -6,7 +6,7 @@ That is the nearest known name for a hint, and foreign text as it may be shown.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -30,6 +30,23 @@ class BadInput(FedFleetError):
 
 # A traceback shows the name by which people know it.
 BadInput.__module__ = "fedfleet"
+
+
+class CurableInput(BadInput):
+    """Bad input that a few more arguments cure; `cure` has these arguments by their names."""
+
+    def __init__(self, message: str, cure: Mapping[str, str | list[str]] | None = None) -> None:
+        super().__init__(message)
+        self.cure = dict(cure or {})
+
+
+CurableInput.__module__ = "fedfleet"
+
+
+def with_place(place: str, error: BadInput) -> BadInput:
+    """The same refusal, which says first where it belongs; its cure stays."""
+    text = f"{place}: {error}"
+    return CurableInput(text, error.cure) if isinstance(error, CurableInput) else BadInput(text)
 
 
 class BadCall(BadInput, TypeError):

@@ -37,6 +37,7 @@ from fedfleet.engine.commands import carry_out, pending_commands
 from fedfleet.engine.coordinator import begin, handle_arrivals, step
 from fedfleet.engine.state import Phase, RunState, next_wake, open_endings
 from fedfleet.executors.gather import evaluate, gather, jobs_for
+from fedfleet.executors.hardware import keep_large_blocks
 from fedfleet.simulation.arrivals import TASK_ENDS, Arrivals, arrivals_of, next_arrivals
 from fedfleet.simulation.probes import probe_answer, probe_outcome
 from fedfleet.simulation.rosters import AwaitedMoment, check_sees, earliest_moment, moment_inputs, roster_of, unavailable_clients
@@ -48,6 +49,8 @@ from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.journal import Journal
 from fedfleet.store.noise_source import SEEDED, NoiseSource
 
+# Columns of so many clients are made anew in every round, and page faults would take longer than their arithmetic.
+_LARGE_FLEET = 50_000
 # Within one instant tasks end first; then come reports that the server no longer awaits, candidates, answers to probes, timers.
 LATE_REPORTS, CANDIDATES, PROBES, TIMER = range(TASK_ENDS + 1, 5)
 
@@ -237,6 +240,8 @@ def new_simulation(
 ) -> Simulation:
     """A simulation before its first event, or at a later state."""
     check_sees(plan)
+    if len(world.keys) >= _LARGE_FLEET:
+        keep_large_blocks()
     eager = eager or plan.algorithm.priced_by_value
     state, busy = state or begin(plan).state, np.zeros(len(world.keys), np.bool_)
     return Simulation(plan, world, execute, eager, state, busy=busy, memory=memory or ClientMemory(), noising=noising)

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Ge, Le
 
 from fedfleet.app.terminal.answers import AS_JSON, Answer, Interrupted, option_name, say
-from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
+from fedfleet.app.terminal.own_options import (
+    DroppedColumns,
+    InputColumns,
+    KindOfTask,
+    LabelColumn,
+    MissingRule,
+    OwnerColumn,
+    OwnModel,
+    OwnPath,
+    TimeColumn,
+)
 from fedfleet.app.terminal.value_checks import one_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Clients, Count
@@ -33,6 +43,9 @@ def serve(
     label: LabelColumn = None,
     owner: OwnerColumn = None,
     model: OwnModel = None,
+    input: InputColumns = None,
+    drop: DroppedColumns = None,
+    time: TimeColumn = None,
     kind: KindOfTask = None,
     missing: MissingRule = None,
     trust_code: str | None = None,
@@ -108,7 +121,7 @@ def serve(
     )  # fmt: skip
     access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
     command = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
-    resolved = resolve(*take_task(spec, overrides, model, data, Columns(label, owner, kind, missing)))
+    resolved = resolve(*take_task(spec, overrides, model, data, Columns(label, owner, input, drop, time, kind, missing)))
     trust_model(resolved, trust_code, out)
     try:
         finished_run = serve_run(resolved, out, options, access, resume=resume, key=sign, command=command)
@@ -177,11 +190,17 @@ def device(
         caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
         patience=patience,
     )
-    summary = run_device(
-        server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), options, partial(_build_runtime, trust_code, engine), say
-    )
+    local = LocalSetup(store, data, Trust(tls, ca, certificate, key))
+    summary = run_device(server, local, options, partial(_build_runtime, trust_code, engine), say, _check_samples)
     tasks = f"{summary['tasks']} {'task' if summary['tasks'] == 1 else 'tasks'}"
     return Answer(summary, f"client {summary['client']} finished {tasks} (end: {summary['reason']})")
+
+
+def _check_samples(config_bytes: bytes, data_path: Path) -> None:
+    # only for a device with samples of its own: it loads their readers
+    from fedfleet.app.assemble.device_runtime import check_own_samples
+
+    check_own_samples(config_bytes, data_path)
 
 
 def _build_runtime(

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fedfleet.app.terminal.answers import AS_JSON, check_writable, option_name
-from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
+from fedfleet.app.terminal.own_options import (
+    DroppedColumns,
+    InputColumns,
+    KindOfTask,
+    LabelColumn,
+    MissingRule,
+    OwnerColumn,
+    OwnModel,
+    OwnPath,
+    TimeColumn,
+)
 from fedfleet.app.terminal.value_checks import MOST_LOOKS, MOST_WORKERS, Looks, Workers, positive_int
 from fedfleet.core.errors import BadInput
 
@@ -30,6 +40,9 @@ def study(
     data: OwnPath = None,
     label: LabelColumn = None,
     owner: OwnerColumn = None,
+    input: InputColumns = None,
+    drop: DroppedColumns = None,
+    time: TimeColumn = None,
     kind: KindOfTask = None,
     missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
@@ -53,7 +66,8 @@ def study(
         aim: by what an arm is recommended: accuracy (the score of whatever task, at equal time), or time, bytes or joules to the
             target, or fairness (the score of the worst tenth of clients), or another measure: rmse, perplexity, own.NAME;
             default: that of the file, else accuracy.
-        model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
+        model, data, label, owner, input, drop, time, kind, missing: your own, by their places; in Python also as objects, as for
+            `run`.
         loss, metrics, weights, partial_weights: your own, as for `run`; such runs are done in this process, one after the other,
             and the data lie once in the folder.
         out: the folder to write; default: runs/NAME, or runs/NAME-SCALE.
@@ -74,7 +88,7 @@ def study(
         from fedfleet.app.pages.study_page import write_pages
         from fedfleet.app.spec import plain_table
         from fedfleet.app.studies.compare.criteria import check_aim
-        from fedfleet.app.studies.grid.ready_studies import is_ready, ready_table
+        from fedfleet.app.studies.grid.ready_studies import is_ready, ready_table, refuse_misspelt
         from fedfleet.app.studies.grid.run_study import default_folder, load_study
         from fedfleet.app.studies.grid.run_study import study as run_study
         from fedfleet.app.studies.grid.study_jobs import WorkerSettings
@@ -88,10 +102,11 @@ def study(
         elif is_ready(file):
             study_plan = load_study(ready_table(str(file)), scale)
         else:
+            refuse_misspelt(file)
             study_plan = load_study(as_path("the study file", file), scale)
         study_plan = study_plan if aim is None else replace(study_plan, aim=check_aim(aim, option_name("aim")))
         inputs = user_inputs(model, data, loss, metrics, weights, partial_weights=partial_weights)
-        columns = Columns(label, owner, kind, missing)
+        columns = Columns(label, owner, input, drop, time, kind, missing)
         study_plan, inputs = take_study_inputs(study_plan, inputs, columns, small_fleets=is_ready(file))
         folder = default_folder(study_plan) if out_folder is None else out_folder
         quiet, tracker = AS_JSON.get(), run_tracker(track)

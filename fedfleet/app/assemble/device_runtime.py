@@ -60,6 +60,18 @@ def build_client_runtime(
         raise Refused(f"{_UNREADABLE}: {type(odd).__name__}: {odd}") from odd
 
 
+def check_own_samples(config_bytes: bytes, data_path: Path) -> None:
+    """Refuse a device's own samples that the run cannot use, in the words that its first task would; nothing here loads PyTorch."""
+    config = _parse_config(config_bytes)
+    try:
+        if config["data"]["use"] != "own":
+            return
+        table = config["task"]
+        _own_dataset(config, resolve_part("tasks", table, "task") if is_table(table) else table, data_path)
+    except (KeyError, TypeError, ValueError, OverflowError, IndexError) as odd:
+        raise Refused(f"{_UNREADABLE}: {type(odd).__name__}: {odd}") from odd
+
+
 def _build_runtime(config: Table, data_path: Path | None, fetch: Fetch | None, trusted: str | None) -> ClientRuntime:
     table, seed, key = resolve_part("tasks", config["task"], "task"), config["seed"], int(config["key"], 16)
     if is_table(table):

@@ -52,13 +52,14 @@ class FinishedRun:
     metrics: dict[str, Any]
     events: list[Event]
     out: Path
+    told: tuple[str, ...] = ()
 
     @property
     def remarks(self) -> list[str]:
         """What the command line says beside the answer."""
         metrics = self.metrics
         if metrics["warnings"] or metrics["commits"]:
-            return [f"WARNING: {warning}" for warning in metrics["warnings"]]
+            return [f"WARNING: {warning}" for warning in metrics["warnings"] if warning not in self.told]
         return [f"no model was made in {metrics['rounds']} rounds; stopped by {metrics.get('stopped_by')}"]
 
     @property

@@ -8,8 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.assemble.client_config import client_configs
@@ -45,7 +48,7 @@ from fedfleet.network.protocol.process_link import make_shared_folder, remove_fo
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.enrolment_request import Terms
 from fedfleet.network.security.secrets import run_key
-from fedfleet.network.security.tls import ServerFiles, is_loopback, refuse_open
+from fedfleet.network.security.tls import ServerFiles, is_loopback, refuse_open, refuse_swapped
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun, recover
 from fedfleet.network.server.serve import ListeningServer, make_private, remove_reports, serve
@@ -81,6 +84,8 @@ def access_options(
         raise BadInput("TLS needs both files: --certificate and --key; fedfleet certificate --out DIR makes them")
     if client_ca is not None and certificate is None:
         raise BadInput("--client-ca: devices can show certificates over TLS only; give --certificate and --key too")
+    if certificate is not None and key is not None:
+        refuse_swapped(certificate, key)
     files = ServerFiles(certificate, key, client_ca) if certificate is not None and key is not None else None
     return AccessOptions(files, open_enrolment, evidence)
 
@@ -187,13 +192,34 @@ def _serve_and_finish(
                 tls=_tls(access),
                 on_listening=_greeter(setup.spec, options, access, folder, command),
             )
+            own = np.flatnonzero(served.registry.declared.own[: setup.plan.clients])
         journal.flush()
         remove_reports(folder)
         journal_end, params = JournalEnd(journal.digest, journal.position, journal.link), final_state.server.params
     finally:
         journal.close()
     seconds = time.perf_counter() - start
-    return complete_run(setup, folder, journal_end, params, seconds, key=key, noise=conditions.noise)
+    add_note = partial(with_note_on_scores, own=len(own) if options.evaluate == "server" else 0)
+    return complete_run(setup, folder, journal_end, params, seconds, add_measures=add_note, key=key, noise=conditions.noise)
+
+
+def with_note_on_scores(measures: dict[str, Any], *, own: int) -> dict[str, Any]:
+    """The measures, with a warning that scores of clients are of other people than those of the `own` devices that brought samples.
+
+    >>> with_note_on_scores({"warnings": [], "accuracy_clients": 0.9}, own=3)["warnings"][0].partition(":")[0]
+    '3 devices enrolled with samples of their own, and the server has none of these'
+    >>> with_note_on_scores({"warnings": [], "accuracy_clients": None}, own=3)["warnings"]
+    []
+    """
+    if not own or measures.get("accuracy_clients") is None:
+        return measures
+    devices = f"{own:,} device{'s' if own > 1 else ''} enrolled with samples of {'their' if own > 1 else 'its'} own"
+    note = (
+        f"{devices}, and the server has none of these: all figures by client (scores of clients, of clients that never took part, "
+        "who was asked) are of the people in the server's own table; for scores of the devices, serve with --evaluate devices or "
+        "--evaluate both"
+    )
+    return {**measures, "warnings": [*measures["warnings"], note]}
 
 
 def _open_journal(setup: Setup, folder: Path) -> tuple[Journal, RecoveredRun | None]:
@@ -277,8 +303,9 @@ def _greeter(
         say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
         if has_model_code(spec):
             say(
-                f"the model is your code, {spec.task['model']}; unless it is a row of PyTorch's layers, each device's owner "
-                f"reads it and trusts it once: fedfleet device --trust-code {spec.task['code']}"
+                f"the model is your code, {spec.task['model']}; unless it is an nn.Sequential of PyTorch's own layers, devices get "
+                "this code, and the owner of each device reads it and starts the device with: fedfleet device --trust-code "
+                f"{spec.task['code']}"
             )
         if access.files is None:
             say(f"start each device with: fedfleet device --server {listening.address}")

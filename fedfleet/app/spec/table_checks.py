@@ -159,6 +159,10 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
             message = f"must be at least {SMALLEST:g}" if too_small else "must be greater than 0"
         elif isinstance(value, float):
             message = message.replace("must be an integer", "must be an integer, written without a point or an exponent")
+        if isinstance(value, str) and re.fullmatch(r"[+-]?\d+,\d+", value) and "number" in message:
+            message += f", with a decimal point: {value.replace(',', '.')}"
+        if "is_target" in repr(hint) and isinstance(value, int | float) and not isinstance(value, bool):
+            message = 'must name a measure and its limit, as in "accuracy >= 0.9"'
         raise BadInput(f"{where} = {_short(value)}: {message[0].lower()}{message[1:]}") from None
 
 

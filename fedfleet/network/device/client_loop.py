@@ -70,6 +70,10 @@ class MakeRuntime(Protocol):
     def __call__(self, config: bytes, *, fetch: Fetch) -> ClientRuntime: ...
 
 
+# From a client's configuration to a refusal, if this device's own samples are none that the run can use.
+CheckSamples = Callable[[bytes], None]
+
+
 class Device:
     """One device at one server. `run` is all that it does."""
 
@@ -81,9 +85,10 @@ class Device:
         make_runtime: MakeRuntime,
         say: Callable[[str], None],
         wait: RetryPolicy | None = None,
+        check_samples: CheckSamples | None = None,
     ) -> None:
         self.connection, self.store, self.options, self._make_runtime, self._say = (connection, store, options, make_runtime, say)
-        self._wait = wait or RetryPolicy()
+        self._wait, self._check_samples = wait or RetryPolicy(), check_samples
         self._config, self._runtime = b"", None
         self._identity: Identity | None = None
         self.safe = self.declined = self._failed = 0  # tasks
@@ -150,10 +155,18 @@ class Device:
         self.store.set_identity(self._identity)
         if reply.sheet != self._config:
             self._config, self._runtime = reply.sheet, None
+            self._check_data()
         self._say_once(
             f"enrolled at {self.connection.server} as client {reply.client} of {printable(reply.run) or 'a run'}; {_WAITING}"
         )
         self._last_text = _WAITING
+
+    def _check_data(self) -> None:
+        """Refuse samples that the run cannot use now, and not with the first task, for which this device may wait for hours."""
+        if self._check_samples is not None:
+            # A configuration that cannot be read says so with the first task, which a device may not live to see.
+            with suppress(Refused):
+                self._check_samples(self._config)
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,8 @@ def line_of(figures: Figures) -> str:
     '5 of 5 devices | round 4 | 2 of 3 reports | model 3, accuracy 0.910 | 1 min 15 s | waiting for client 7'
     """
     f, tasks = figures, figures.running + figures.arrived
-    devices = f"{f.devices_online} of {f.declared} devices" if f.declared else f"{f.devices_online} devices"
+    # More than were declared are no share of them.
+    devices = f"{f.devices_online} of {f.declared} devices" if f.devices_online <= f.declared else f"{f.devices_online} devices"
     parts = [devices]
     parts.append(f"round {f.round}")
     if tasks or f.lost:
@@ -275,4 +276,4 @@ def waiting_for(server: ServerLoop) -> str:
     late = [int(w.assignments.clients[t - w.first]) for t, w in islice(state.running.items(), _SHOWN + 1)]
     names = ", ".join(map(str, sorted(late[:_SHOWN]))) + (" and others" if len(late) > _SHOWN else "")
     count = f"{book.running} report{'s' if book.running > 1 else ''}"
-    return f"{count}: of client{'s' if len(late) > 1 else ''} {names}" if late else PAUSE
+    return f"{count} of client{'s' if len(late) > 1 else ''} {names}" if late else PAUSE

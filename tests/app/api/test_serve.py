@@ -200,7 +200,7 @@ def test_wrong_use_is_answered_in_one_sentence(fedfleet, fake, tmp_path, monkeyp
         fedfleet("device", "--server", fake.address, "--token", "x", "--token-file", "y", *store),
         "--token and --token-file",
     )
-    refused(fedfleet("device", "--server", fake.address, "--token-file", tmp_path / "no", *store), "cannot be read")
+    refused(fedfleet("device", "--server", fake.address, "--token-file", tmp_path / "no", *store), "there is no file")
     refused(fedfleet("device", "--server", fake.address, "--key", tmp_path / "no", *store), "--certificate")
     fake.failures.extend([("Enrol", grpc.StatusCode.FAILED_PRECONDITION, "this server speaks protocol 9")] * 3)
     refused(fedfleet("device", "--server", fake.address, *store), "speaks protocol 9")

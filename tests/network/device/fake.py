@@ -250,11 +250,11 @@ def swift():
     return RetryPolicy(sleep=lambda seconds: time.sleep(min(seconds, 1.0) / 100), chance=lambda: 0.5)
 
 
-def device(fake, folder, *, make=toy_kit, said=None, **wishes):
+def device(fake, folder, *, make=toy_kit, said=None, check_samples=None, **wishes):
     """A device at a fake server; close its store by leaving `attended`."""
     said = [] if said is None else said
     line = Connection(fake.address)
-    return Device(line, DeviceStore(folder), DeviceOptions(**wishes), make, said.append, swift())
+    return Device(line, DeviceStore(folder), DeviceOptions(**wishes), make, said.append, swift(), check_samples)
 
 
 def attended(fake, folder, **more):

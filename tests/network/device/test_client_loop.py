@@ -400,3 +400,25 @@ def test_a_server_that_names_odd_numbers_of_seconds_ends_no_device(fake, tmp_pat
     did = one.run()
     one.connection.close(), one.store.close()
     assert did.tasks == 1 and all(0.0 <= seconds <= 3600.0 for seconds in rests)
+
+
+def test_samples_that_the_run_cannot_use_are_refused_before_any_work(fake, tmp_path):
+    fake.give(W)
+    looked = []
+
+    def refuse(config):
+        looked.append(config)
+        raise BadInput("--data: device1.csv has no column 'heart_rate', which this run's model reads")
+
+    said = []
+    with pytest.raises(BadInput, match="no column 'heart_rate'"):
+        attended(fake, tmp_path / "s", said=said, check_samples=refuse)
+    assert looked == [fake.sheet] and fake.calls == ["Enrol", "Leave"] and not any("waiting for work" in line for line in said)
+
+
+def test_samples_are_looked_at_once_for_each_configuration(fake, tmp_path):
+    fake.give(W)
+    fake.give(W)
+    looked = []
+    assert attended(fake, tmp_path / "s", check_samples=looked.append).tasks == 2
+    assert looked == [fake.sheet]

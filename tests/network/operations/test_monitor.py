@@ -36,6 +36,7 @@ class Terminal(io.StringIO):
 
 
 def test_the_line_says_who_is_there_and_whom_it_waits_for():
+    assert line_of(replace(BEGUN, devices_online=8)).startswith("8 devices | "), "8 of 5 would be no share"
     assert line_of(BEGUN) == "2 of 5 devices | round 0 | 0 s | waiting for devices: 2 of 5 are here"
     busy = replace(BEGUN, round=3, version=3, running=2, arrived=4, lost=1, failed_rounds=2, accuracy=0.5)
     assert "round 3 | 4 of 6 reports, 1 lost | model 3, accuracy 0.500 | 2 failed" in line_of(busy)

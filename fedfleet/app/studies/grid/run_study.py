@@ -62,7 +62,7 @@ class Studied:
     `rows` has one row per arm (see `analysis_results.arm_rows`), `analyses` one answer per [[analysis]], `cells` one per run in
     the order of the file. `cached` counts the runs that were finished before. `verdict` is the conclusion in words,
     `recommendation` the same as a record (None: no run ended), `aims` what the runs were measured by together; `notes` are
-    warnings for readers.
+    warnings for readers; those in `told` were said before the first run.
     """
 
     study: Study
@@ -76,6 +76,7 @@ class Studied:
     notes: tuple[str, ...] = ()
     page: Path | None = None
     recommendation: Recommendation | None = None
+    told: tuple[str, ...] = ()
 
     @property
     def failed(self) -> int:
@@ -105,10 +106,11 @@ class Studied:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What the command line says beside the answer."""
+        new = tuple(note for note in self.notes if note not in self.told)
         if not self.unfinished:
-            return self.notes
+            return new
         cure = "correct the cause and run the same command again: only these runs are tried"
-        return (*self.notes, f"{self.unfinished} of {len(self.cells)} runs have no result; {cure}")
+        return (*new, f"{self.unfinished} of {len(self.cells)} runs have no result; {cure}")
 
     @property
     def exit_code(self) -> int:
@@ -200,7 +202,9 @@ def study(
         verdict = conclusion(found, runs)
         notes = export(definition, runs, rows, analyses, aims, verdict, out)
     best = None if found is None else found.recommendation
-    return Studied(definition, runs, rows, analyses, out, aims, cached, verdict, (*doubts, *notes), recommendation=best)
+    return Studied(
+        definition, runs, rows, analyses, out, aims, cached, verdict, (*doubts, *notes), recommendation=best, told=tuple(doubts)
+    )
 
 
 def _check_ray(address: str | None, missing: Sequence[Cell]) -> None:

@@ -90,6 +90,8 @@ def study_of(table: Mapping[str, Any], name: str = "study", *, folder: Path = Pa
     for key in table:
         if key not in KEYS:
             hint = f"; keys of a spec go below base, as in base.{key}" if key in TABLES else suggest_name(key, KEYS)
+            # A list of arms, whose name lacks a letter; the settings of [run] are a table.
+            hint = "; did you mean 'runs'?" if key == "run" and isinstance(table[key], list) else hint
             if not {"base", "runs", "grid"} & {*table}:
                 hint = f"{hint}; if this is the spec of one run, use: fedfleet run SPEC"
             raise BadInput(f"the study has no key {key!r}{hint}")
@@ -168,7 +170,7 @@ def _apply_scale(table: Mapping[str, Any], base: dict[str, Any], scale: str | No
     if scale is None:
         return table, base
     if scale not in scales:
-        have = suggest_name(scale, scales) if scales else "; it has no [scale] at all"
+        have = suggest_name(scale, scales) if scales else "; it has no scales, so leave --scale out"
         raise BadInput(f"--scale {scale}: this study has no [scale.{scale}]{have}")
     body = scales[scale]
     spec = {k: v for k, v in body.items() if k not in ("seeds", "grid", "target")}
