@@ -64,6 +64,14 @@ class DeviceResult:
     reason: str
 
 
+@dataclass(slots=True)
+class _Effort:
+    """What work took so far: tasks in a row that failed, and seconds in all."""
+
+    failed: int = 0
+    seconds: float = 0.0
+
+
 class MakeRuntime(Protocol):
     """From a client's configuration, and how frozen weights are brought, to what it trains with."""
 
@@ -91,8 +99,8 @@ class Device:
         self._wait, self._check_samples = wait or RetryPolicy(), check_samples
         self._config, self._runtime = b"", None
         self._identity: Identity | None = None
-        self.safe = self.declined = self._failed = 0  # tasks
-        self._worked_seconds = 0.0  # seconds
+        self.safe = self.declined = 0  # tasks
+        self._effort = _Effort()
         self._last_text = ""
         self._current_work: pb.Work | None = None
 
@@ -175,14 +183,14 @@ class Device:
         while True:
             match answer.WhichOneof("what"):
                 case "work":
-                    reason = budget_reason(self.options.caps, self.safe + self.declined, self._worked_seconds)
+                    reason = budget_reason(self.options.caps, self.safe + self.declined, self._effort.seconds)
                     if reason is not None:
                         self._decline(answer.work, reason)
                         self._leave()
                         return reason
                     answer, model, seconds = self._work(answer.work, model, seconds) or self._check()
                 case "later":
-                    reason = budget_reason(self.options.caps, self.safe + self.declined, self._worked_seconds)
+                    reason = budget_reason(self.options.caps, self.safe + self.declined, self._effort.seconds)
                     if reason is not None:
                         self._leave()
                         return reason
@@ -239,14 +247,14 @@ class Device:
             self._enrol(self.options.patience)
             return None
         except TaskRefusal as error:
-            self._failed += not isinstance(error, NoModel)
-            self._worked_seconds += time.monotonic() - began
+            self._effort.failed += not isinstance(error, NoModel)
+            self._effort.seconds += time.monotonic() - began
             result = self._decline(work, str(error))
-            if self._failed >= _MAX_FAILURES:
-                raise RunFailed(f"{self._failed} tasks in a row failed on this device; the last error: {error}") from None
+            if self._effort.failed >= _MAX_FAILURES:
+                raise RunFailed(f"{self._effort.failed} tasks in a row failed on this device; the last error: {error}") from None
             return result
-        self._failed = 0
-        self._worked_seconds += time.monotonic() - began
+        self._effort.failed = 0
+        self._effort.seconds += time.monotonic() - began
         try:
             self.store.keep_report(WaitingReport(head, payload, until))
         except RunFailed as error:  # then it lasts as long as this process
