@@ -14,7 +14,7 @@ from fedfleet.core.cost import settings_at
 from fedfleet.core.errors import Refused
 from fedfleet.core.events import Evaluated, ReportsGathered
 from fedfleet.core.noise import add_noise, seeded_key
-from fedfleet.core.parts import Executor, FoldResult, Job, Plan, Trial
+from fedfleet.core.parts import Decoder, Executor, FoldResult, Job, Plan, Trial, folds_in_place
 from fedfleet.core.passes import NO_MEMORY, NO_SETTINGS
 from fedfleet.core.records import (
     ClientScores,
@@ -79,9 +79,10 @@ def gather(
     if reports is not None:
         return fold_reports(plan, memory, server, contexts, reports, now, noise_address)
     jobs = jobs_for(plan, world, memory, command.tasks, command.waves)
-    if execute.fold is None or not algorithm.fold.streams or algorithm.accept is not None:
+    if execute.fold is None or not folds_in_place(execute, algorithm):
         return fold_reports(plan, memory, server, contexts, execute.train(jobs), now, noise_address)
-    folded = execute.fold(jobs, contexts, algorithm.fold, server)
+    decode = algorithm.accept.stack if isinstance(algorithm.accept, Decoder) else None
+    folded = execute.fold(jobs, contexts, algorithm.fold, server, decode)
     return finish_gather(plan, memory, contexts, folded, now, noise_address)
 
 

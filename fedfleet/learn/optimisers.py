@@ -50,6 +50,11 @@ def adam(
         new: dict[str, Any] = {}
         for n, p in params.items():
             # The moments belong to this optimiser alone, so they change in place: on an accelerator every pass over memory counts.
+            kernels = _kernels(p, grads[n])
+            if kernels is not None:
+                decay = weight_decay if decoupled else 0.0
+                new[n] = kernels.adam_step(p, grads[n], (m[n], v[n]), rates[n], t, betas=betas, eps=eps, decay=decay)
+                continue
             m[n].mul_(b1).add_(grads[n], alpha=1 - b1)
             v[n].mul_(b2).addcmul_(grads[n], grads[n], value=1 - b2)
             step = m[n] / (v[n].sqrt() * c2**-0.5).add_(eps)
@@ -58,6 +63,17 @@ def adam(
         return new, (t, m, v)
 
     return Optimiser(init, update)
+
+
+def _kernels(param: Any, grad: Any) -> Any:
+    """Kernels that make a step in one pass over memory, where there are any."""
+    if not param.is_cuda:
+        return None
+    import torch
+
+    from fedfleet.tasks.kernel_choice import kernels_for
+
+    return kernels_for(param, "optimiser_kernels") if param.dtype == grad.dtype == torch.float32 else None
 
 
 def build_optimiser(name: OptimiserName, *, momentum: float, weight_decay: float) -> Optimiser:

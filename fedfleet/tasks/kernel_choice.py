@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 
 import torch
 
+# The first of Triton's versions and of GPUs that multiply in halves of single precision.
+_TRITON, _CAPABILITY = (3, 5), (8, 0)
+
 
 @cache
-def _kernels() -> ModuleType | None:
+def _kernels(name: str) -> ModuleType | None:
     try:
-        from fedfleet.tasks import kernels
+        return import_module(f"fedfleet.tasks.{name}")
     except ImportError:  # builds of torch for CPUs, and for some systems, come without Triton
         return None
-    return kernels
 
 
-def kernels_for(x: torch.Tensor) -> ModuleType | None:
-    """The kernels that can work on this tensor; None where there are none."""
-    return _kernels() if x.is_cuda else None
+def kernels_for(x: torch.Tensor, name: str = "kernels") -> ModuleType | None:
+    """The kernels of this module, if they can work on this tensor; None where there are none."""
+    return _kernels(name) if x.is_cuda else None
+
+
+def convolutions_for(x: torch.Tensor) -> ModuleType | None:
+    """The kernels for convolutions, which need single precision and a GPU with units for products of matrices."""
+    return kernels_for(x, "convolution_kernels") if x.dtype == torch.float32 and _splits_numbers(x.device) else None
+
+
+@cache
+def _splits_numbers(device: torch.device) -> bool:
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < _CAPABILITY:
+        return False
+    try:
+        import triton  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        return False
+    return tuple(map(int, triton.__version__.split(".")[:2])) >= _TRITON

@@ -14,6 +14,7 @@ import torch
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Job
 from fedfleet.core.passes import SECOND, Carry, LocalPass
+from fedfleet.core.trees import Tree
 from fedfleet.executors.client_half import (
     PreparedJob,
     Tallies,
@@ -165,15 +166,30 @@ def _restore_order(stage_end: StageEnd, plan: Schedule) -> StageEnd:
 
 
 def _start_stack(place: Place, group: Sequence[PreparedJob]) -> Tensors:
-    """What each client begins with, [clients, ..]; a model that all share is uploaded once and seen by each."""
+    """What each client begins with, [clients, ..]; a model that all share is uploaded once and seen by each.
+
+    On an accelerator that holds leaf by leaf, for clients that have some leaves of their own.
+    """
     first = group[0].start
-    if any(prepared.start is not first for prepared in group):
-        return stack_trees([begun.start for begun in group], place.device)
+    if all(prepared.start is first for prepared in group):
+        return {n: v.unsqueeze(0).expand(len(group), *v.shape) for n, v in _upload(place, first).items()}
+    offered = group[0].job.offer.params
+    common: list[str] = []
+    if place.device.type != "cpu":
+        common = [n for n in first if n in offered and all(prepared.start[n] is offered[n] for prepared in group)]
+    own = stack_trees([{n: v for n, v in begun.start.items() if n not in common} for begun in group], place.device)
+    uploaded = _upload(place, offered) if common else {}
+    shared = {n: uploaded[n].unsqueeze(0).expand(len(group), *uploaded[n].shape) for n in common}
+    return {n: shared[n] if n in shared else own[n] for n in first}
+
+
+def _upload(place: Place, tree: Tree) -> Tensors:
+    """These tensors on the device; those of the newest model are kept there."""
     uploaded = place.uploaded  # read once: other threads upload too
-    if uploaded is None or uploaded[0] is not first:
-        uploaded = first, {n: torch.from_numpy(np.asarray(v)).to(place.device, copy=True) for n, v in first.items()}
+    if uploaded is None or uploaded[0] is not tree:
+        uploaded = tree, {n: torch.from_numpy(np.asarray(v)).to(place.device, copy=True) for n, v in tree.items()}
         place.uploaded = uploaded
-    return {n: v.unsqueeze(0).expand(len(group), *v.shape) for n, v in uploaded[1].items()}
+    return uploaded[1]
 
 
 def train_cohort(place: Place, jobs: Sequence[Job]) -> list[Tensors]:

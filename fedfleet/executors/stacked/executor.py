@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch.func import functional_call
 
-from fedfleet.core.aggregation import Fold
+from fedfleet.core.aggregation import Fold, joint_parts
 from fedfleet.core.errors import Refused
-from fedfleet.core.parts import Executor, FoldResult, Job, Loss, Task, Trial
+from fedfleet.core.parts import Executor, FoldResult, Job, Loss, StackDecoder, Task, Trial
 from fedfleet.core.records import Context, Rejection, Report, Score, ServerState, Slots
 from fedfleet.executors.client_half import (
     PreparedJob,
@@ -21,7 +22,7 @@ from fedfleet.executors.client_half import (
     stats_of,
     weight_of,
 )
-from fedfleet.executors.gather import fold_in_order, stat_columns
+from fedfleet.executors.gather import Accept, fold_in_order, stat_columns
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.cohort import refusal_reason, train_stacks
 from fedfleet.executors.stacked.device_sums import DeviceSums, changes
@@ -60,8 +61,10 @@ def executor_at(place: Place) -> Executor:
         ready |= train_unstackable(place, jobs)
         yield from (ready[i] for i in range(len(jobs)))
 
-    def fold(jobs: Sequence[Job], contexts: Sequence[Context], rule: Fold, server: ServerState) -> FoldResult:
-        return fold_jobs(place, jobs, contexts, rule, server)
+    def fold(
+        jobs: Sequence[Job], contexts: Sequence[Context], rule: Fold, server: ServerState, decode: StackDecoder | None = None, /
+    ) -> FoldResult:
+        return fold_jobs(place, jobs, contexts, rule, server, decode)
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
         return score_trials(place.eval_model, place.twins, place.x, place.y, trials, place.device, place.task)
@@ -89,20 +92,30 @@ def train_unstackable(place: Place, jobs: Sequence[Job]) -> dict[int, Report]:
     return dict(zip(refused, inline(place.task, threads=place.threads).train([jobs[i] for i in refused]), strict=True))
 
 
-def fold_jobs(place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState) -> FoldResult:
+def fold_jobs(
+    place: Place,
+    jobs: Sequence[Job],
+    contexts: Sequence[Context],
+    fold: Fold,
+    server: ServerState,
+    decode: StackDecoder | None = None,
+) -> FoldResult:
     """Train and add up on the device: the same integers as folding the reports one by one, and no report leaves it."""
     sums = DeviceSums(fold, fold.like(server), place.device)
     rejected: list[Rejection] = []
     rows: list[tuple[int, Mapping[str, float]]] = []
     memory: list[tuple[int, int, Slots]] = []  # task, client, slots
     for places, group, trained in train_stacks(place, jobs):
-        missing = next((n for n in sums.scales if n not in group[0].local.sent_names(trained.end)), None)
-        if missing is not None and not group[0].local.after:
-            rejected += [_rejection(begun.job, f"leaf {missing!r} is missing") for begun in group]
+        try:
+            uploads = _stack_uploads(group, trained, list(sums.scales), server, decode, [contexts[i] for i in places])
+        except Refused as error:  # all of them sent the same names and shapes
+            rejected += [_rejection(begun.job, str(error)) for begun in group]
             continue
-        update, start, (weights, kept_slots, peaks), norms = _stack_uploads(group, trained, list(sums.scales))
+        update, start, (weights, kept_slots, peaks), norms, parts = uploads
         stats = [stats_of(begun, trained.tallies, c, norms[c]) for c, begun in enumerate(group)]
         entries = [fold.enter(float(weights[c]), stats[c], contexts[i]) for c, i in enumerate(places)]
+        if parts is not None:
+            entries = [entry._replace(parts=joint_parts(entry.parts, parts)) for entry in entries]
         reasons = sums.add(update, start, weights.tolist(), entries, peaks)
         for c, (prepared, why) in enumerate(zip(group, reasons, strict=True)):
             if why:
@@ -111,11 +124,12 @@ def fold_jobs(place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fo
             rows.append((prepared.job.task, stats[c]))
             if kept_slots:
                 memory.append((prepared.job.task, prepared.job.client, device_slots(kept_slots, c)))
+    accept = None if decode is None else _decode_alone(decode)
     if sums.full:  # who is refused then depends on the order of the tasks, which stacks do not keep
-        return _fold_reports(place, jobs, contexts, fold, server)
+        return _fold_reports(place, jobs, contexts, fold, server, accept)
     literal_reports = train_unstackable(place, jobs)
     literal = (
-        fold_in_order(fold, server, list(literal_reports.values()), [contexts[i] for i in literal_reports])
+        fold_in_order(fold, server, list(literal_reports.values()), [contexts[i] for i in literal_reports], accept)
         if literal_reports
         else None
     )
@@ -130,7 +144,7 @@ def fold_jobs(place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fo
     try:
         total = sums.close(None if literal is None else literal.accumulator)
     except Refused:  # both together are too much, and again the order of the tasks decides
-        return _fold_reports(place, jobs, contexts, fold, server)
+        return _fold_reports(place, jobs, contexts, fold, server, accept)
     new_memory: dict[int, Slots] = {}
     for _, client, slots in sorted(memory, key=lambda row: row[0]):
         new_memory[client] = {**new_memory.get(client, {}), **slots}
@@ -147,28 +161,60 @@ def _rejection(job: Job, why: str) -> Rejection:
     return Rejection(job.task, job.client, f"client {job.client}: {why}")
 
 
-def _fold_reports(place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState) -> FoldResult:
+def _decode_alone(decode: StackDecoder) -> Accept:
+    """The same for one report, here."""
+
+    def accept(server: ServerState, report: Report, context: Context) -> Report:
+        stack = {n: torch.from_numpy(np.asarray(v)).unsqueeze(0) for n, v in report.update.items()}
+        update, parts = decode(server, stack, [context])
+        return replace(report, update={n: v[0].numpy() for n, v in update.items()}, parts=parts)
+
+    return accept
+
+
+def _fold_reports(
+    place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState, accept: Accept | None
+) -> FoldResult:
     """The same by way of reports, in the order of the tasks."""
     ready = {i: r for p, g, e in train_stacks(place, jobs) for i, r in zip(p, reports(g, e), strict=True)}
     ready |= train_unstackable(place, jobs)
-    return fold_in_order(fold, server, [ready[i] for i in range(len(jobs))], contexts)
+    return fold_in_order(fold, server, [ready[i] for i in range(len(jobs))], contexts, accept)
 
 
-def _stack_uploads(group: list[PreparedJob], trained: TrainedStack, names: list[str]):
-    """A stack's updates, with (weights, memory, peaks) and norms; without hooks the difference is never written down."""
+def _stack_uploads(
+    group: list[PreparedJob],
+    trained: TrainedStack,
+    names: list[str],
+    server: ServerState,
+    decode: StackDecoder | None,
+    contexts: Sequence[Context],
+):
+    """A stack's updates, with (weights, memory, peaks), norms and parts; without hooks the difference is never written down.
+
+    Refused where nothing of this stack can be folded.
+    """
     local = group[0].local
     with torch.no_grad():
-        if not local.after and local.up is None and not local.remembers():
+        if not local.after and local.up is None and not local.remembers() and decode is None:
+            _require_leaves(names, local.sent_names(trained.end))
             peaks, norms = changes(trained.end, trained.start, names, len(group))
             weights = np.array([weight_of(prepared.job, local) for prepared in group])
-            return trained.end, trained.start, (weights, {}, peaks), norms
+            return trained.end, trained.start, (weights, {}, peaks), norms, None
         before_hooks = stack_update(group, trained)
         floating = [n for n, v in before_hooks.update.items() if v.is_floating_point()]
         peaks, norms = changes(before_hooks.update, None, floating, len(group))
         uploads = apply_hooks_and_codec(group, before_hooks, TORCH)
-        if local.after or local.up is not None or floating != names:
-            peaks, _ = changes(uploads.update, None, names, len(group))
-        return uploads.update, None, (uploads.weight, uploads.memory, peaks), norms
+        update, parts = (uploads.update, None) if decode is None else decode(server, uploads.update, contexts)
+        _require_leaves(names, update)
+        if local.after or local.up is not None or decode is not None or floating != names:
+            peaks, _ = changes(update, None, names, len(group))
+        return update, None, (uploads.weight, uploads.memory, peaks), norms, parts
+
+
+def _require_leaves(names: Sequence[str], sent: Collection[str]) -> None:
+    missing = next((n for n in names if n not in sent), None)
+    if missing is not None:
+        raise Refused(f"leaf {missing!r} is missing")
 
 
 # ---- evaluation ---------------------------------------------------------------------------------------------------
