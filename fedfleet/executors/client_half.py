@@ -141,7 +141,6 @@ def reports(group: Sequence[PreparedJob], trained: TrainedStack) -> Iterator[Rep
         norms = arrays.norms(result.update, len(group))
         result = apply_hooks_and_codec(group, result, arrays)
     update = {n: arrays.to_numpy(v) for n, v in result.update.items()}
-    memory = {slot: {n: arrays.to_numpy(v) for n, v in tree.items()} for slot, tree in result.memory.items()}
     for c, prepared in enumerate(group):
         yield Report(
             prepared.job.task,
@@ -149,8 +148,7 @@ def reports(group: Sequence[PreparedJob], trained: TrainedStack) -> Iterator[Rep
             {n: v[c] for n, v in update.items()},
             float(result.weight[c]),
             stats_of(prepared, trained.tallies, c, norms[c]),
-            # Copies of what is kept: a view would keep the whole stack alive.
-            {slot: {n: np.array(v[c]) for n, v in tree.items()} for slot, tree in memory.items()} or None,
+            arrays.slots_of(result.memory, c) or None,
             None if result.bytes_up is None else float(result.bytes_up[c]),
         )
 

@@ -3,7 +3,9 @@ client's half needs of torch."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -98,6 +100,32 @@ def device_slots(memory: Mapping[str, Mapping[str, torch.Tensor]], c: int) -> Sl
     return {slot: {n: DeviceLeaf(v[c].clone()) for n, v in tree.items()} for slot, tree in memory.items()}  # type: ignore[misc]
 
 
+def _slots_of(memory: Mapping[str, Mapping[str, torch.Tensor]], c: int) -> Slots:
+    """One client's memory as copies; on an accelerator it stays there."""
+    if any(v.device.type != "cpu" for tree in memory.values() for v in tree.values()):
+        return device_slots(memory, c)
+    return {slot: {n: np.array(v[c].detach().numpy()) for n, v in tree.items()} for slot, tree in memory.items()}
+
+
+def fetch(value: torch.Tensor) -> np.ndarray:
+    """A tensor's values here. From a GPU they come through page-locked memory, which the bus reads directly; such memory takes
+    milliseconds to get, and torch keeps it for the next time. What would take too much of it comes the slow way.
+    """
+    value = value.detach()
+    if value.device.type != "cuda" or value.nbytes > page_locked_limit():
+        return value.cpu().numpy()
+    target = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+    target.copy_(value, non_blocking=True)
+    torch.cuda.current_stream(value.device).synchronize()
+    return target.numpy()
+
+
+@cache
+def page_locked_limit() -> int:
+    """How many bytes one piece of page-locked memory may take: a thirty-second part of the machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 32
+
+
 def norms_of(update: Mapping[str, torch.Tensor], clients: int) -> np.ndarray:
     """How far each client moved what goes up, as a Euclidean norm; leaves in the order of their names."""
     total = np.zeros(clients)
@@ -115,9 +143,10 @@ def norms_of(update: Mapping[str, torch.Tensor], clients: int) -> np.ndarray:
 TORCH = ArrayLibrary(
     is_floating=torch.Tensor.is_floating_point,
     dtype=_numpy_dtype,
-    to_numpy=lambda value: value.detach().cpu().numpy(),
+    to_numpy=fetch,
     stack_leaf=lambda values, like: _stack_leaves(values, like.device),
     norms=norms_of,
     round_trip=round_trip,
+    slots_of=_slots_of,
     no_grad=torch.no_grad,
 )

@@ -26,7 +26,7 @@ def sgd(*, momentum: float = 0.0, weight_decay: float = 0.0) -> Optimiser:
             grads = {n: g + weight_decay * params[n] for n, g in grads.items()}
         if momentum:
             grads = state = {n: momentum * state[n] + g for n, g in grads.items()}
-        return {n: p - rates[n] * grads[n] for n, p in params.items()}, state
+        return {n: _descend(p, grads[n], rates[n]) for n, p in params.items()}, state
 
     return Optimiser(init, update, LinearStep(momentum, weight_decay))
 
@@ -63,6 +63,13 @@ def adam(
         return new, (t, m, v)
 
     return Optimiser(init, update)
+
+
+def _descend(param: Any, grad: Any, rate: Any) -> Any:
+    """w - rate g; on an accelerator in one pass over memory."""
+    if param.is_cuda and isinstance(rate, float):
+        return param.sub(grad, alpha=rate)
+    return param - rate * grad
 
 
 def _kernels(param: Any, grad: Any) -> Any:

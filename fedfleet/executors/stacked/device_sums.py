@@ -16,7 +16,8 @@ from fedfleet.core import exact
 from fedfleet.core.aggregation import Entry, Fold, Folding, entry_refusal, merge, scales_of
 from fedfleet.core.clip import clip_factor, pairwise_sum, slack
 from fedfleet.core.errors import Refused
-from fedfleet.core.trees import Array, Tree
+from fedfleet.core.trees import Tree
+from fedfleet.executors.tensor_stacks import fetch
 from fedfleet.tasks.kernel_choice import kernels_for
 
 Tensors = Mapping[str, torch.Tensor]
@@ -170,14 +171,14 @@ class DeviceSums:
                 [p.double().div_(d) if d else p.double().zero_() for p, d in zip(parts, divisors.values(), strict=True)]
                 or [self.flat[name].double()]
             )
-        leaves = np.split(_fetch(means.float()), np.cumsum(self.sizes)[:-1]) if self.sizes else []
+        leaves = np.split(fetch(means.float()), np.cumsum(self.sizes)[:-1]) if self.sizes else []
         named = zip(self.shapes.items(), leaves, strict=True)
         head.final_mean = {n: leaf.reshape(shape) for (n, shape), leaf in named}
         return head
 
     def _fetch_sums(self, name: str, head: exact.Accumulator) -> exact.Accumulator:
         """The sums themselves, on the host."""
-        leaves = np.split(_fetch(self.flat[name]), np.cumsum(self.sizes)[:-1]) if self.sizes else []
+        leaves = np.split(fetch(self.flat[name]), np.cumsum(self.sizes)[:-1]) if self.sizes else []
         head.sums = {n: leaf.reshape(shape) for (n, shape), leaf in zip(self.shapes.items(), leaves, strict=True)}
         for leaf, scale in self.scales.items():
             if scale.two_limbs:
@@ -223,22 +224,3 @@ def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor | No
     change = end if start is None else end - start
     scaled = torch.where((factor != 0).reshape(shape), change.double() * factor.reshape(shape), 0.0)
     total += scaled.round_().to(torch.int64).sum(0).reshape(-1)
-
-
-_PINNED: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
-
-
-def _fetch(value: torch.Tensor) -> Array:
-    """A tensor's values here; from an accelerator through page-locked memory, which the bus reads directly.
-
-    Such memory takes milliseconds to get, so that a piece of it is kept and only its content copied.
-    """
-    if value.device.type != "cuda":
-        return value.numpy()
-    buffer = _PINNED.get((value.dtype, value.device))
-    if buffer is None or buffer.numel() < value.numel():
-        buffer = _PINNED[value.dtype, value.device] = torch.empty(value.numel(), dtype=value.dtype, pin_memory=True)
-    view = buffer[: value.numel()]
-    view.copy_(value.reshape(-1), non_blocking=True)
-    torch.cuda.current_stream(value.device).synchronize()
-    return view.numpy().reshape(value.shape).copy()

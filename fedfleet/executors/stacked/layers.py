@@ -15,8 +15,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
+from fedfleet.executors.stacked.direct_convolution import DirectForm, DirectProduct, direct_form_fits
 from fedfleet.executors.stacked.linear_layers import FusedStep, Stack
-from fedfleet.tasks.kernel_choice import convolutions_for, kernels_for
+from fedfleet.tasks.kernel_choice import kernels_for
 
 Pair = tuple[int, int]
 
@@ -48,62 +49,6 @@ class _Patches(torch.autograd.Function):
         if kernels is not None:
             return kernels.scatter_patches(grad, ctx.size, conv.kernel, conv.stride, conv.dilation, conv.padding), None
         return F.fold(grad, ctx.size, conv.kernel, conv.dilation, conv.padding, conv.stride), None
-
-
-class _DirectProduct(torch.autograd.Function):
-    """A convolution whose patches are never written down, with gradients of the input, the weights and the biases."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: DirectForm) -> torch.Tensor:
-        ctx.form, ctx.has_bias = form, bias is not None
-        ctx.save_for_backward(x, weight)
-        return form.convolve(x, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor):
-        (grad,), (x, weight), form = grad_outputs, ctx.saved_tensors, ctx.form
-        down = form.input_gradient(grad, weight) if ctx.needs_input_grad[0] else None
-        trained = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
-        change, bias_change = form.weight_gradient(x, grad, bias=ctx.has_bias) if trained else (None, None)
-        return down, change, bias_change, None
-
-
-class DirectForm:
-    """A convolution on an accelerator that has kernels for it: they read patches where these lie in the input."""
-
-    def __init__(self, conv: Conv, kernels: Any) -> None:
-        self.conv, self.kernels = conv, kernels
-
-    def convolve(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        """[n, in, h, w] -> [n, out, oh, ow]."""
-        conv = self.conv
-        return self.kernels.convolve(x, weight, bias, conv.kernel, conv.stride, conv.dilation, conv.padding)
-
-    def input_gradient(self, grad: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """The gradient of the input from that of the output."""
-        return self.kernels.input_gradient(grad, weight, self.conv.kernel, self.conv.dilation, self.conv.padding)
-
-    def weight_gradient(self, x: torch.Tensor, grad: torch.Tensor, *, bias: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The gradients of weights and biases."""
-        conv, clients = self.conv, self.conv.stack.clients
-        return self.kernels.weight_gradient(x, grad, clients, conv.kernel, conv.stride, conv.dilation, conv.padding, bias=bias)
-
-    def product(self, x: torch.Tensor) -> torch.Tensor:
-        """The output with the weights as they are."""
-        return self.convolve(x, self.conv.weight, self.conv.bias)
-
-    def back(self, grad: torch.Tensor) -> torch.Tensor:
-        """The gradient of the input."""
-        return self.input_gradient(grad, self.conv.weight)
-
-    def move(self, x: torch.Tensor, grad: torch.Tensor) -> None:
-        """One step."""
-        conv, move = self.conv, self.conv.stack.move
-        assert move is not None
-        change, bias_change = self.weight_gradient(x, grad, bias=conv.bias is not None)
-        move.step(conv.names["weight"], conv.weight, change)
-        if conv.bias is not None and bias_change is not None:
-            move.step(conv.names["bias"], conv.bias, bias_change)
 
 
 class Conv(nn.Module):
@@ -158,25 +103,19 @@ class Conv(nn.Module):
         out = F.conv2d(x, weight, None, self.stride, self.padding, self.dilation)
         return self._add_bias(out.squeeze(2) if self.flat else out)
 
-    @property
-    def has_direct_form(self) -> bool:
-        """Is the gradient of its input a convolution too?"""
-        reach = [d * (k - 1) - p for d, k, p in zip(self.dilation, self.kernel, self.padding, strict=True)]
-        return self.stride == (1, 1) and min(reach) >= 0
-
-    def _direct_product(self, x: torch.Tensor, form: DirectForm) -> torch.Tensor:
+    def _direct_product(self, x: torch.Tensor) -> torch.Tensor:
+        form = DirectForm(self)
         if self.stack.moves(self):
             return FusedStep.apply(x, self.stack.trigger, form)
-        return _DirectProduct.apply(x, self.weight, self.bias, form)
+        return DirectProduct.apply(x, self.weight, self.bias, form)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.flat:
             x = x.unsqueeze(2)
         if self.weight.stride(0) == 0 and self.stack.clients > 1 and not self.stack.moves(self):
             return self._shared_product(x)
-        kernels = convolutions_for(x) if self.has_direct_form else None
-        if kernels is not None:
-            out = self._direct_product(x, DirectForm(self, kernels))
+        if direct_form_fits(x, self.weight.shape[1], self.kernel, self.stride, self.dilation, self.padding):
+            out = self._direct_product(x)
             return out.squeeze(2) if self.flat else out
         patches: torch.Tensor = _Patches.apply(x, self)
         if self.stack.moves(self):
