@@ -30,8 +30,8 @@ class ArrayLibrary:
     norms: Callable[[Stack, int], np.ndarray]
     # (codec, stack, one address per client) -> the stack as it arrives
     round_trip: Callable[[Codec, Stack, np.ndarray], dict[str, Any]]
-    # (slots of a stack, client) -> what this client remembers, as copies: a view would keep the whole stack alive
-    slots_of: Callable[[Mapping[str, Stack], int], Slots]
+    # (slots of a stack, clients) -> what each client remembers, as copies: a view would keep the whole stack alive
+    split_slots: Callable[[Mapping[str, Stack], int], list[Slots]]
     no_grad: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
@@ -50,8 +50,8 @@ def _round_trip(codec: Codec, stack: Stack, where: np.ndarray) -> dict[str, Any]
     return {n: np.stack([tree[n] for tree in arrived]) for n in stack}
 
 
-def _slots_of(memory: Mapping[str, Stack], c: int) -> Slots:
-    return {slot: {n: np.array(v[c]) for n, v in tree.items()} for slot, tree in memory.items()}
+def _split_slots(memory: Mapping[str, Stack], clients: int) -> list[Slots]:
+    return [{slot: {n: np.array(v[c]) for n, v in tree.items()} for slot, tree in memory.items()} for c in range(clients)]
 
 
 NUMPY = ArrayLibrary(
@@ -61,5 +61,5 @@ NUMPY = ArrayLibrary(
     stack_leaf=lambda values, like: np.stack([np.asarray(v) for v in values]),
     norms=_norms,
     round_trip=_round_trip,
-    slots_of=_slots_of,
+    split_slots=_split_slots,
 )

@@ -95,16 +95,21 @@ class DeviceLeaf:
         return _numpy_dtype(self.tensor)
 
 
-def device_slots(memory: Mapping[str, Mapping[str, torch.Tensor]], c: int) -> Slots:
-    """One client's memory, left on the device."""
-    return {slot: {n: DeviceLeaf(v[c].clone()) for n, v in tree.items()} for slot, tree in memory.items()}  # type: ignore[misc]
+def split_slots(memory: Mapping[str, Mapping[str, torch.Tensor]], clients: int) -> list[Slots]:
+    """What each client remembers, as copies: a view would keep the whole stack alive. On an accelerator it stays there."""
+    parts: dict[str, dict[str, list[Any]]] = {slot: {n: _split_leaf(v) for n, v in tree.items()} for slot, tree in memory.items()}
+    return [{slot: {n: each[c] for n, each in tree.items()} for slot, tree in parts.items()} for c in range(clients)]
 
 
-def _slots_of(memory: Mapping[str, Mapping[str, torch.Tensor]], c: int) -> Slots:
-    """One client's memory as copies; on an accelerator it stays there."""
-    if any(v.device.type != "cpu" for tree in memory.values() for v in tree.values()):
-        return device_slots(memory, c)
-    return {slot: {n: np.array(v[c].detach().numpy()) for n, v in tree.items()} for slot, tree in memory.items()}
+def _split_leaf(stack: torch.Tensor) -> list[Any]:
+    return [np.array(row) for row in stack.detach().numpy()] if stack.device.type == "cpu" else copy_rows(stack.detach())
+
+
+def copy_rows(stack: torch.Tensor) -> list[DeviceLeaf]:
+    """The rows of a stack, each with memory of its own where the stack is."""
+    rows = [torch.empty_like(stack[:1]) for _ in range(len(stack))]
+    torch.split_with_sizes_copy(stack, [1] * len(stack), out=rows)  # all of them in one go
+    return [DeviceLeaf(row[0]) for row in rows]
 
 
 def fetch(value: torch.Tensor) -> np.ndarray:
@@ -147,6 +152,6 @@ TORCH = ArrayLibrary(
     stack_leaf=lambda values, like: _stack_leaves(values, like.device),
     norms=norms_of,
     round_trip=round_trip,
-    slots_of=_slots_of,
+    split_slots=split_slots,
     no_grad=torch.no_grad,
 )

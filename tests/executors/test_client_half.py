@@ -28,7 +28,7 @@ from fedfleet.executors.client_half import (
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.device_sums import changes
 from fedfleet.executors.stacked.executor import stacked_executor
-from fedfleet.executors.tensor_stacks import TORCH, DeviceLeaf, device_slots, norms_of, stack_carry, stack_trees
+from fedfleet.executors.tensor_stacks import TORCH, DeviceLeaf, copy_rows, norms_of, stack_carry, stack_trees
 from fedfleet.learn.codecs.lossless import gzip
 from fedfleet.learn.codecs.messages import decode_bytes, encode_bytes
 from fedfleet.learn.codecs.quantisation import int8
@@ -296,10 +296,10 @@ def test_tallies_of_two_stages_add_up():
 
 
 def test_resident_leaves_read_as_arrays_and_stack_without_leaving():
-    whole = {"control": {"c": torch.arange(6.0).reshape(3, 2)}}
-    mine = device_slots(whole, 1)
-    leaf = mine["control"]["c"]
-    whole["control"]["c"].zero_()
+    whole = torch.arange(6.0).reshape(3, 2)
+    leaf = copy_rows(whole)[1]
+    mine = {"control": {"c": leaf}}
+    whole.zero_()
     assert np.asarray(leaf).tolist() == [2.0, 3.0]  # its own copy
     assert np.asarray(leaf, np.float64).dtype == np.float64
     assert (leaf.nbytes, leaf.shape, leaf.dtype) == (8, (2,), np.float32)

@@ -157,11 +157,11 @@ def _restore_order(stage_end: StageEnd, plan: Schedule) -> StageEnd:
     inverse = np.argsort(plan.order)
     index = torch.from_numpy(inverse).to(next(iter(stage_end.end.values())).device)
     move = lambda tree: {n: v if v.stride(0) == 0 else v[index] for n, v in tree.items()}  # noqa: E731
-    t = stage_end.tallies
+    t, places = stage_end.tallies, index if isinstance(stage_end.tallies.loss, torch.Tensor) else inverse
     return StageEnd(
         move(stage_end.end),
         move(stage_end.second),
-        Tallies(t.loss[inverse], t.squared[inverse], t.samples[inverse], t.steps[inverse]),
+        Tallies(t.loss[places], t.squared[places], t.samples[inverse], t.steps[inverse]),
     )
 
 

@@ -63,7 +63,7 @@ class CudaGraphs:
                 recording.address.copy_(addresses[t : t + lap])
             recording.graph.replay()
         end = {n: v.detach() for n, v in recording.end.items()}
-        return StageEnd(end, recording.second, stage_tallies(plan, recording.sums.double().cpu().numpy()))
+        return StageEnd(end, recording.second, stage_tallies(plan, recording.sums))
 
 
 def _lap_steps(twin: Twin, work: Work) -> int:

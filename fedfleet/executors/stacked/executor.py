@@ -28,7 +28,7 @@ from fedfleet.executors.stacked.cohort import refusal_reason, train_stacks
 from fedfleet.executors.stacked.device_sums import DeviceSums, changes
 from fedfleet.executors.stacked.placement import Place, open_place
 from fedfleet.executors.stacked.stacked_model import Twin
-from fedfleet.executors.tensor_stacks import TORCH, device_slots
+from fedfleet.executors.tensor_stacks import TORCH, split_slots
 from fedfleet.tasks.scores import Measuring, needs_measures, sample_counts, sample_losses, spread_tensor
 
 
@@ -112,18 +112,20 @@ def fold_jobs(
             rejected += [_rejection(begun.job, str(error)) for begun in group]
             continue
         update, start, (weights, kept_slots, peaks), norms, parts = uploads
-        stats = [stats_of(begun, trained.tallies, c, norms[c]) for c, begun in enumerate(group)]
+        tallies = trained.tallies.on_host()
+        stats = [stats_of(begun, tallies, c, norms[c]) for c, begun in enumerate(group)]
         entries = [fold.enter(float(weights[c]), stats[c], contexts[i]) for c, i in enumerate(places)]
         if parts is not None:
             entries = [entry._replace(parts=joint_parts(entry.parts, parts)) for entry in entries]
         reasons = sums.add(update, start, weights.tolist(), entries, peaks)
+        slots = split_slots(kept_slots, len(group)) if kept_slots else []
         for c, (prepared, why) in enumerate(zip(group, reasons, strict=True)):
             if why:
                 rejected.append(_rejection(prepared.job, why))
                 continue
             rows.append((prepared.job.task, stats[c]))
             if kept_slots:
-                memory.append((prepared.job.task, prepared.job.client, device_slots(kept_slots, c)))
+                memory.append((prepared.job.task, prepared.job.client, slots[c]))
     accept = None if decode is None else _decode_alone(decode)
     if sums.full:  # who is refused then depends on the order of the tasks, which stacks do not keep
         return _fold_reports(place, jobs, contexts, fold, server, accept)

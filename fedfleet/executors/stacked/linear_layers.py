@@ -111,6 +111,9 @@ class Linear(nn.Module):
             if self.weight.stride(0) == 0:  # frozen and the same for all
                 out = (x.reshape(-1, x.shape[2]) @ self.weight[0].T).reshape(*x.shape[:2], -1)
                 return out if self.bias is None else out + self.bias.unsqueeze(1)
+            if x.is_cuda and not self.stack.moves(self):  # so that the gradient of the weights lies in memory as they do
+                out = torch.bmm(self.weight, x.transpose(1, 2)).transpose(1, 2)
+                return out if self.bias is None else out + self.bias.unsqueeze(1)
             w = self.weight.transpose(1, 2)
             return torch.bmm(x, w) if self.bias is None else torch.baddbmm(self.bias.unsqueeze(1), x, w)
         out = self._minus_past(_stack_product(x, self.weight.transpose(1, 2)), x, past.inputs, past.grads)

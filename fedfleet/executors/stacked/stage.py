@@ -63,11 +63,14 @@ def train_stage(twin: Twin, work: Work, x: torch.Tensor, y: torch.Tensor) -> Sta
         step_places = None if places is None else places[t, :active]
         run.step(x[rows[t, :active].reshape(-1)], y[rows[t, :active].reshape(-1)], weights, step_places)
     end, second = run.finish()
-    return StageEnd(end, second, stage_tallies(plan, torch.stack([run.loss, run.squared]).double().cpu().numpy()))
+    return StageEnd(end, second, stage_tallies(plan, torch.stack([run.loss, run.squared])))
 
 
-def stage_tallies(plan: Schedule, sums: np.ndarray) -> Tallies:
+def stage_tallies(plan: Schedule, counted: torch.Tensor) -> Tallies:
     """What was counted on the device, with what the schedule knows."""
+    sums: Any = counted.double()
+    if counted.device.type == "cpu":
+        sums = sums.numpy()
     return Tallies(sums[0], sums[1], plan.sizes.sum(0).astype(np.float64), (plan.sizes > 0).sum(0).astype(np.float64))
 
 
