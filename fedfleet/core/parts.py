@@ -376,7 +376,8 @@ class Executor:
     """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores.
 
     `fold(jobs, contexts, fold, server, decode)` trains and adds up in place, for folds that stream; `decode` is what is done to each
-    stack of updates before. `close()`, where there is one, ends the
+    stack of updates before. `begin(jobs)` may start to train jobs that are expected to be folded soon, the same list of them, and
+    does not wait for the end. `close()`, where there is one, ends the
     processes that the executor started; the owner of the executor calls it at the end. `warnings()` is what a person should know
     about how the work went, when it is done. `together`: it is fastest with many jobs at once.
     """
@@ -389,6 +390,7 @@ class Executor:
     notes: tuple[str, ...] = ()  # what a person should know about how it works, one line each
     warnings: Callable[[], tuple[str, ...]] | None = None
     together: bool = False
+    begin: Callable[[Sequence[Job]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

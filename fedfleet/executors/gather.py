@@ -72,13 +72,18 @@ def gather(
     now: float,
     reports: Iterable[Report] | None = None,
     key: bytes | None = None,
+    jobs: Sequence[Job] | None = None,
 ) -> ReportsGathered:
-    """Train (unless the reports are there already), check and fold, in task order. `key` addresses noise (None: the seed does)."""
+    """Train (unless the reports are there already), check and fold, in task order. `key` addresses noise (None: the seed does).
+
+    `jobs` are those of the tasks, where they have been made already.
+    """
     algorithm, server, contexts = plan.algorithm, command.server, command.contexts
     noise_address = command.version, key
     if reports is not None:
         return fold_reports(plan, memory, server, contexts, reports, now, noise_address)
-    jobs = jobs_for(plan, world, memory, command.tasks, command.waves)
+    if jobs is None:
+        jobs = jobs_for(plan, world, memory, command.tasks, command.waves)
     if execute.fold is None or not folds_in_place(execute, algorithm):
         return fold_reports(plan, memory, server, contexts, execute.train(jobs), now, noise_address)
     decode = algorithm.accept.stack if isinstance(algorithm.accept, Decoder) else None

@@ -11,15 +11,16 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
-from fedfleet.core.errors import error_context
+from fedfleet.core.errors import FedFleetError, error_context
 from fedfleet.core.events import CandidatesSeen, Event, Fact, Probed, ReportUnwanted, TaskArrived, TaskLost, TaskStruck, TimerFired
-from fedfleet.core.parts import Executor, Plan
+from fedfleet.core.parts import Executor, Job, Plan, folds_in_place
 from fedfleet.core.records import Report, Roster, Wave
 from fedfleet.core.sources import World
 from fedfleet.engine.book import with_book
@@ -75,6 +76,9 @@ class Simulation:
     trips: dict[int, Trip] = field(default_factory=dict)
     # Tasks that the server waits for in vain.
     failed_tasks: set[int] = field(default_factory=set)
+    # Was the last wave folded whole, so that the next will probably be, too? Then its training may begin when it is sent.
+    whole_waves: bool = False
+    early_jobs: list[Job] = field(default_factory=list[Job])
 
     def find(self, command: FindCandidates) -> None:
         """Answered when no task ends at this instant any more; how many are wanted may grow until then.
@@ -101,6 +105,8 @@ class Simulation:
         if self.eager:
             train_now(self, wave, range(len(wave)))
         queue_arrivals(self, wave)
+        if self.whole_waves and self.execute.begin is not None and folds_in_place(self.execute, self.plan.algorithm):
+            begin_training(self, wave)
 
     def wake(self, command: WakeAt) -> None:
         """The state knows which wake-up is the newest: those that it replaced are passed over."""
@@ -112,7 +118,12 @@ class Simulation:
         """Train what is folded, unless it was trained when it was sent."""
         reports = None if not self.eager else [self.reports.pop(task) for task in command.tasks]
         now, key = self.state.book.now, self.noising.key
-        fact = gather(self.plan, self.world, self.execute, self.memory, command, now, reports, key)
+        tasks, early = list(command.tasks), self.early_jobs
+        jobs = early if early and [job.task for job in early] == tasks else None
+        self.early_jobs = []
+        fact = gather(self.plan, self.world, self.execute, self.memory, command, now, reports, key, jobs)
+        wave = command.waves[0] if tasks else None
+        self.whole_waves = wave is not None and tasks == list(range(wave.first, wave.first + len(wave)))
         # No one without the secret can make it again.
         if self.noising.aggregate_folder is not None and fact.aggregate is not None:
             keep_aggregate(self.noising.aggregate_folder, command.version, fact)
@@ -294,6 +305,16 @@ def train_now(sim: Simulation, wave: Wave, slots: Iterable[int]) -> None:
     jobs = jobs_for(sim.plan, sim.world, sim.memory, tasks, [wave] * len(tasks))
     for report in sim.execute.train(jobs):
         sim.reports[report.task] = report
+
+
+def begin_training(sim: Simulation, wave: Wave) -> None:
+    """Let the executor begin with a wave that will probably be folded whole; what fails now fails again when it is folded."""
+    assert sim.execute.begin is not None
+    sim.early_jobs = []
+    with suppress(FedFleetError):
+        jobs = jobs_for(sim.plan, sim.world, sim.memory, range(wave.first, wave.first + len(wave)), [wave] * len(wave))
+        sim.execute.begin(jobs)
+        sim.early_jobs = jobs
 
 
 def queue_arrivals(sim: Simulation, wave: Wave) -> None:

@@ -289,8 +289,7 @@ def forward_tile(outputs: int, planes: int) -> tuple[int, int, int, int]:
 
 def gradient_tile(outputs: int, width: int, planes: int) -> tuple[int, int, int, int, int]:
     """Output channels, columns of the weight and places of a tile, warps, stages."""
-    columns = 128 if width >= 128 else 64
-    return (tile_rows(outputs), columns, 64, 4, 2) if planes < 3 else (tile_rows(outputs), columns, 32, 8, 2)
+    return tile_rows(outputs), 128 if planes < 3 and width >= 128 else 64, 64, 4, 2
 
 
 def takes_planes(*channels: int) -> bool:

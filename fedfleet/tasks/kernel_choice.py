@@ -26,12 +26,17 @@ def kernels_for(x: torch.Tensor, name: str = "kernels") -> ModuleType | None:
 
 
 def convolutions_for(x: torch.Tensor) -> ModuleType | None:
-    """The kernels for convolutions, which need single precision and a GPU with units for products of matrices."""
-    return kernels_for(x, "convolution_kernels") if x.dtype == torch.float32 and _splits_numbers(x.device) else None
+    """The kernels for convolutions, where numbers can be split."""
+    return kernels_for(x, "convolution_kernels") if splits_numbers(x) else None
+
+
+def splits_numbers(x: torch.Tensor) -> bool:
+    """Are these numbers of single precision, on a GPU with units for products of matrices and a compiler that splits numbers?"""
+    return x.dtype == torch.float32 and _has_units(x.device)
 
 
 @cache
-def _splits_numbers(device: torch.device) -> bool:
+def _has_units(device: torch.device) -> bool:
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < _CAPABILITY:
         return False
     try:

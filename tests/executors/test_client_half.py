@@ -342,7 +342,7 @@ def test_the_order_in_which_a_model_lists_its_leaves_decides_no_bit_of_the_norm(
         update = {str(i): torch.from_numpy(draw.normal(size=(2, 7)).astype(np.float32)) for i in range(5)}
         other = {n: update[n] for n in reversed(update)}
         assert norms_of(update, 2).tolist() == norms_of(other, 2).tolist()
-        result = [changes(tree, None, list(tree), 2)[1].tolist() for tree in (update, other)]
+        result = [changes(tree, None, list(tree), 2).read()[1].tolist() for tree in (update, other)]
         assert result[0] == result[1]
 
 

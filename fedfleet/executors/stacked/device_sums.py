@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -188,15 +189,30 @@ class DeviceSums:
         return head
 
 
-def changes(end: Tensors, start: Tensors | None, names: Sequence[str], clients: int) -> tuple[np.ndarray, np.ndarray]:
-    """The largest change of each leaf and client, [leaves, clients], and how far each client went in all, [clients]."""
+@dataclass(slots=True)
+class Changes:
+    """How far clients moved, measured on the device; nobody waits for it until it is read."""
+
+    names: list[str]
+    clients: int
+    table: torch.Tensor | None
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        """The largest change of each leaf and client, [leaves, clients], and how far each client went in all, [clients]."""
+        if self.table is None:
+            return np.zeros((0, self.clients)), np.zeros(self.clients)
+        table = self.table.cpu().numpy()
+        # The order in which a model lists its leaves decides nothing.
+        by_name = sorted(range(len(self.names)), key=self.names.__getitem__)
+        return table[:, 0], np.sqrt(table[by_name, 1].sum(0))
+
+
+def changes(end: Tensors, start: Tensors | None, names: Sequence[str], clients: int) -> Changes:
+    """How far each leaf of each client moved."""
     filled = [n for n in names if end[n][0].numel()]
-    if not filled:
-        return np.zeros((0, clients)), np.zeros(clients)
     both = [peaks_and_squares(end[n], None if start is None else start[n]) for n in filled]
-    table = torch.stack([torch.stack([peak.double(), squares]) for peak, squares in both]).cpu().numpy()
-    by_name = sorted(range(len(filled)), key=filled.__getitem__)  # the order in which a model lists its leaves decides nothing
-    return table[:, 0], np.sqrt(table[by_name, 1].sum(0))
+    rows = [torch.stack([peak.double(), squares]) for peak, squares in both]
+    return Changes(filled, clients, torch.stack(rows) if rows else None)
 
 
 def peaks_and_squares(end: torch.Tensor, start: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:

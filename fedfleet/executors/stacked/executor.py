@@ -26,6 +26,7 @@ from fedfleet.executors.gather import Accept, fold_in_order, stat_columns
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.cohort import refusal_reason, train_stacks
 from fedfleet.executors.stacked.device_sums import DeviceSums, changes
+from fedfleet.executors.stacked.early_start import EarlyStart, Stacks, begin, take_stacks
 from fedfleet.executors.stacked.placement import Place, open_place
 from fedfleet.executors.stacked.stacked_model import Twin
 from fedfleet.executors.tensor_stacks import TORCH, split_slots
@@ -53,10 +54,17 @@ def stacked_executor(
 
 def executor_at(place: Place) -> Executor:
     """The executor of a task that has its place already."""
+    early: list[EarlyStart] = []  # none or one: a recording is played for one stack at a time
+
+    def begin_early(jobs: Sequence[Job]) -> None:
+        early[:] = [started for started in (begin(place, jobs),) if started is not None]
+
+    def stacks_of(jobs: Sequence[Job]) -> Stacks:
+        return take_stacks(place, early.pop() if early else None, jobs)
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
         ready: dict[int, Report] = {}
-        for places, group, trained in train_stacks(place, jobs):
+        for places, group, trained in stacks_of(jobs):
             ready |= zip(places, reports(group, trained), strict=True)
         ready |= train_unstackable(place, jobs)
         yield from (ready[i] for i in range(len(jobs)))
@@ -64,7 +72,7 @@ def executor_at(place: Place) -> Executor:
     def fold(
         jobs: Sequence[Job], contexts: Sequence[Context], rule: Fold, server: ServerState, decode: StackDecoder | None = None, /
     ) -> FoldResult:
-        return fold_jobs(place, jobs, contexts, rule, server, decode)
+        return fold_jobs(place, jobs, contexts, rule, server, decode, stacks_of(jobs))
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
         return score_trials(place.eval_model, place.twins, place.x, place.y, trials, place.device, place.task)
@@ -77,7 +85,16 @@ def executor_at(place: Place) -> Executor:
     # On a CPU reports cost less than the extra passes over a whole stack; elsewhere they would have to cross a bus.
     name = f"stacked-{place.form}"
     device_fold = fold if place.form == "merged" and place.device.type != "cpu" else None
-    return Executor(name, train, evaluate, device_fold, notes=tuple(place.notes), warnings=remarks, together=True)
+    return Executor(
+        name,
+        train,
+        evaluate,
+        device_fold,
+        notes=tuple(place.notes),
+        warnings=remarks,
+        together=True,
+        begin=begin_early if device_fold is not None else None,
+    )
 
 
 def train_unstackable(place: Place, jobs: Sequence[Job]) -> dict[int, Report]:
@@ -99,32 +116,32 @@ def fold_jobs(
     fold: Fold,
     server: ServerState,
     decode: StackDecoder | None = None,
+    stacks: Stacks | None = None,
 ) -> FoldResult:
     """Train and add up on the device: the same integers as folding the reports one by one, and no report leaves it."""
     sums = DeviceSums(fold, fold.like(server), place.device)
     rejected: list[Rejection] = []
     rows: list[tuple[int, Mapping[str, float]]] = []
     memory: list[tuple[int, int, Slots]] = []  # task, client, slots
-    for places, group, trained in train_stacks(place, jobs):
+    for places, group, trained in train_stacks(place, jobs) if stacks is None else stacks:
         try:
             uploads = _stack_uploads(group, trained, list(sums.scales), server, decode, [contexts[i] for i in places])
         except Refused as error:  # all of them sent the same names and shapes
             rejected += [_rejection(begun.job, str(error)) for begun in group]
             continue
-        update, start, (weights, kept_slots, peaks), norms, parts = uploads
+        update, start, (weights, slots, peaks), norms, parts = uploads
         tallies = trained.tallies.on_host()
         stats = [stats_of(begun, tallies, c, norms[c]) for c, begun in enumerate(group)]
         entries = [fold.enter(float(weights[c]), stats[c], contexts[i]) for c, i in enumerate(places)]
         if parts is not None:
             entries = [entry._replace(parts=joint_parts(entry.parts, parts)) for entry in entries]
         reasons = sums.add(update, start, weights.tolist(), entries, peaks)
-        slots = split_slots(kept_slots, len(group)) if kept_slots else []
         for c, (prepared, why) in enumerate(zip(group, reasons, strict=True)):
             if why:
                 rejected.append(_rejection(prepared.job, why))
                 continue
             rows.append((prepared.job.task, stats[c]))
-            if kept_slots:
+            if slots:
                 memory.append((prepared.job.task, prepared.job.client, slots[c]))
     accept = None if decode is None else _decode_alone(decode)
     if sums.full:  # who is refused then depends on the order of the tasks, which stacks do not keep
@@ -199,18 +216,21 @@ def _stack_uploads(
     with torch.no_grad():
         if not local.after and local.up is None and not local.remembers() and decode is None:
             _require_leaves(names, local.sent_names(trained.end))
-            peaks, norms = changes(trained.end, trained.start, names, len(group))
+            peaks, norms = changes(trained.end, trained.start, names, len(group)).read()
             weights = np.array([weight_of(prepared.job, local) for prepared in group])
-            return trained.end, trained.start, (weights, {}, peaks), norms, None
+            return trained.end, trained.start, (weights, [], peaks), norms, None
         before_hooks = stack_update(group, trained)
         floating = [n for n, v in before_hooks.update.items() if v.is_floating_point()]
-        peaks, norms = changes(before_hooks.update, None, floating, len(group))
+        moved = changes(before_hooks.update, None, floating, len(group))
         uploads = apply_hooks_and_codec(group, before_hooks, TORCH)
         update, parts = (uploads.update, None) if decode is None else decode(server, uploads.update, contexts)
         _require_leaves(names, update)
-        if local.after or local.up is not None or decode is not None or floating != names:
-            peaks, _ = changes(update, None, names, len(group))
-        return update, None, (uploads.weight, uploads.memory, peaks), norms, parts
+        same = not local.after and local.up is None and decode is None and floating == names
+        arrived = moved if same else changes(update, None, names, len(group))
+        slots = split_slots(uploads.memory, len(group)) if uploads.memory else []  # before anybody waits for the device
+        _, norms = moved.read()
+        peaks, _ = arrived.read()
+        return update, None, (uploads.weight, slots, peaks), norms, parts
 
 
 def _require_leaves(names: Sequence[str], sent: Collection[str]) -> None:

@@ -13,12 +13,14 @@ small ones. No client's weights are read or written before the end of the pass, 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
 from fedfleet.executors.stacked.fused_step import Move
+from fedfleet.tasks.kernel_choice import kernels_for, splits_numbers
 
 IN_CACHE = 1 << 14  # weights of one client
 
@@ -86,10 +88,32 @@ def keeps_past(out: int, width: int, rank: int, *, on_cpu: bool) -> bool:
     return 0 < rank * (out + width) <= out * width and not (on_cpu and out * width < IN_CACHE)
 
 
+def _product_kernels(x: torch.Tensor, weight: torch.Tensor) -> ModuleType | None:
+    kernels = kernels_for(x, "product_kernels") if splits_numbers(x) else None
+    return kernels if kernels is not None and kernels.takes(x, weight) else None
+
+
+class OwnProduct(torch.autograd.Function):
+    """x W' of each client's own weights [clients, out, in] on an accelerator, with a gradient of W that lies in memory as W does."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, weight)
+        return _stack_product(x, weight.transpose(1, 2))
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor):
+        (grad,), (x, weight) = grad_outputs, ctx.saved_tensors
+        down = _stack_product(grad, weight) if ctx.needs_input_grad[0] else None
+        change = torch.bmm(grad.transpose(1, 2), x) if ctx.needs_input_grad[1] else None
+        return down, change
+
+
 def _stack_product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """[clients, n, a] times [clients, a, b]; with one tensor for all clients one plain product."""
     if weight.stride(0):
-        return torch.bmm(x, weight)
+        kernels = _product_kernels(x, weight)
+        return torch.bmm(x, weight) if kernels is None else kernels.stack_product(x, weight)
     return (x.reshape(-1, x.shape[2]) @ weight[0]).reshape(*x.shape[:2], -1)
 
 
@@ -111,8 +135,8 @@ class Linear(nn.Module):
             if self.weight.stride(0) == 0:  # frozen and the same for all
                 out = (x.reshape(-1, x.shape[2]) @ self.weight[0].T).reshape(*x.shape[:2], -1)
                 return out if self.bias is None else out + self.bias.unsqueeze(1)
-            if x.is_cuda and not self.stack.moves(self):  # so that the gradient of the weights lies in memory as they do
-                out = torch.bmm(self.weight, x.transpose(1, 2)).transpose(1, 2)
+            if x.is_cuda and not self.stack.moves(self):
+                out: torch.Tensor = OwnProduct.apply(x, self.weight)
                 return out if self.bias is None else out + self.bias.unsqueeze(1)
             w = self.weight.transpose(1, 2)
             return torch.bmm(x, w) if self.bias is None else torch.baddbmm(self.bias.unsqueeze(1), x, w)
