@@ -97,7 +97,8 @@ class Algorithm:
 
     `offer(server, client, settings)` is what goes down, `local(client, settings)` the client's half.
     `accept(server, report, context)` turns what arrived into what is folded (a decoder), with the server as it is at the
-    commit; it raises Refused with the reason if that cannot be done (a `Decoder` can do it to stacks, too). `cost(server, asked, samples)` is what a wave costs
+    commit; it raises Refused with the reason if that cannot be done (a `Decoder` can also decode stacks).
+    `cost(server, asked, samples)` is what a wave costs
     before anyone trained; without it the cost follows from the offer, the chain of passes and what the fold takes: whoever
     sends less than that, such as a codec, must say its own. `personal(params, memory)` is the model that a client would
     use, from the global one and its own memory; `tune(client)` a pass that it makes before it is evaluated, or None.
@@ -375,11 +376,11 @@ def folds_in_place(execute: Executor, algorithm: Algorithm) -> bool:
 class Executor:
     """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores.
 
-    `fold(jobs, contexts, fold, server, decode)` trains and adds up in place, for folds that stream; `decode` is what is done to each
-    stack of updates before. `begin(jobs)` may start to train jobs that are expected to be folded soon, the same list of them, and
-    does not wait for the end. `close()`, where there is one, ends the
-    processes that the executor started; the owner of the executor calls it at the end. `warnings()` is what a person should know
-    about how the work went, when it is done. `together`: it is fastest with many jobs at once.
+    `fold(jobs, contexts, fold, server, decode)` trains and adds up in place, for folds that stream; `decode` is what is done to
+    each stack of updates before. `begin(jobs)` may start to train jobs that are expected to be folded soon, the same list of them,
+    and does not wait for the end. `close()`, where there is one, ends the processes that the executor started; the owner of the
+    executor calls it at the end. `warnings()` is what a person should know about how the work went, when it is done. `together`: it
+    is fastest with many jobs at once.
     """
 
     name: str

@@ -50,7 +50,7 @@ def _to_tensor(value: Any, device: torch.device) -> torch.Tensor:
 
 
 def _stack_leaves(values: list[Any], device: torch.device) -> torch.Tensor:
-    """One leaf of many clients. On an accelerator what several have in common crosses the bus once, and what all have is one row."""
+    """One leaf of many clients. On an accelerator what several have in common crosses the bus once; what all have is one row."""
     different = list({id(v): v for v in values}.values()) if device.type != "cpu" else values
     if len(different) == 1 and len(values) > 1:
         return _to_tensor(values[0], device).unsqueeze(0).expand(len(values), *np.shape(values[0]))

@@ -1,10 +1,10 @@
 """The leading eigenvectors of many symmetric matrices: as many as hold a share of the energy, the sum of all eigenvalues.
 
-On a processor, and where they are small, matrices are decomposed whole. On an accelerator, whose libraries decompose one matrix after
-the other, only a block of leading vectors of large ones is found, by subspace iteration from a fixed beginning: the block is multiplied by the matrix and made orthonormal, again and again, and its energies are read off within the
-subspace. A block is large enough when the share is held by half of its vectors, whose energies are then right to 1e-6 or better
-even where eigenvalues fall slowly, or when nothing is left outside it; else the next is twice as large. Each matrix is judged
-alone, so that a client's vectors do not depend on its neighbours'.
+On a CPU, and where they are small, matrices are decomposed whole. On an accelerator, whose libraries decompose one matrix after
+the other, only a block of leading vectors of a large one is found, by subspace iteration from a fixed beginning: the block is
+multiplied by the matrix and made orthonormal, again and again, and its energies are read off within the subspace. A block is large
+enough when half of its vectors hold the share, or when nothing is left outside it; else the next is twice as large. Each matrix is
+judged alone, so that a client's vectors do not depend on its neighbours'.
 """
 
 from __future__ import annotations

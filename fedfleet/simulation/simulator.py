@@ -104,9 +104,9 @@ class Simulation:
         self.memory.lend(wave)
         if self.eager:
             train_now(self, wave, range(len(wave)))
-        queue_arrivals(self, wave)
-        if self.whole_waves and self.execute.begin is not None and folds_in_place(self.execute, self.plan.algorithm):
+        elif self.whole_waves and self.execute.begin is not None and folds_in_place(self.execute, self.plan.algorithm):
             begin_training(self, wave)
+        queue_arrivals(self, wave)
 
     def wake(self, command: WakeAt) -> None:
         """The state knows which wake-up is the newest: those that it replaced are passed over."""

@@ -10,7 +10,7 @@ ERROR3 of the result. Where PyTorch is set to TF32, two planes and three product
 with 4e-6, where TF32 leaves 3e-4 (measured on an H200).
 """
 
-# ruff: noqa: N803 - what is compiled in is written in capitals
+# ruff: noqa: N803, N806 - what is compiled in is written in capitals
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportIndexIssue=false, reportArgumentType=false
 # pyright: reportOperatorIssue=false, reportAttributeAccessIssue=false, reportPossiblyUnboundVariable=false
 
@@ -65,10 +65,7 @@ def _split_weight(
 ):  # fmt: skip
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     k, row, tap, client = at % DEPTH, at // DEPTH % ROWS, at // (DEPTH * ROWS) % TAPS, at // (DEPTH * ROWS * TAPS)
-    if TURNED:
-        source = (client * DEPTH + k) * ROWS + row
-    else:
-        source = (client * ROWS + row) * DEPTH + k
+    source = (client * DEPTH + k) * ROWS + row if TURNED else (client * ROWS + row) * DEPTH + k
     value = tl.load(weight + source * TAPS + tap, mask=at < total, other=0.0)
     _split(value, out + at, plane, at < total, PLANES)
 
@@ -128,8 +125,8 @@ def _add_products(a0, a1, a2, b0, b1, b2, total, small, PLANES: tl.constexpr):
 
 @triton.jit
 def _convolve_planes(
-    x, weight, bias, out, x_plane, weight_plane,
-    PLACES: tl.constexpr, SAMPLES: tl.constexpr, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, O: tl.constexpr,
+    x, weight, bias, out, x_plane, weight_plane, places, samples,
+    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr,
     OH: tl.constexpr, OW: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr,
     DH: tl.constexpr, DW: tl.constexpr, HAS_BIAS: tl.constexpr, FLIP: tl.constexpr, PLANES: tl.constexpr,
     BO: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
@@ -138,11 +135,11 @@ def _convolve_planes(
     place = tl.program_id(0) * BP + tl.arange(0, BP)
     o = tl.program_id(2) * BO + tl.arange(0, BO)
     c = tl.arange(0, BC)
-    inside = place < PLACES
+    inside = place < places
     sample, at = place // (OH * OW), place % (OH * OW)
     base = tl.where(inside, sample * (H * W) + at // OW * (SH * W) + at % OW * SW, 0) * C
-    rows = x + client * (SAMPLES * H * W * C) + base[:, None] + c[None, :]
-    parts = weight + client * (KH * KW * O * C) + tl.where(o < O, o, 0)[:, None] * C + c[None, :]
+    rows = x + client * samples * (H * W * C) + base[:, None] + c[None, :]
+    parts = weight + client * (KH * KW * CO * C) + tl.where(o < CO, o, 0)[:, None] * C + c[None, :]
     total, small = tl.zeros((BP, BO), tl.float32), tl.zeros((BP, BO), tl.float32)
     for step in range(KH * KW * (C // BC)):
         tap, first = step // (C // BC), step % (C // BC) * BC
@@ -150,7 +147,7 @@ def _convolve_planes(
         if FLIP:
             kh, kw = KH - 1 - kh, KW - 1 - kw
         offset = (kh * (DH * W) + kw * DW) * C + first
-        part = tap * (O * C) + first
+        part = tap * (CO * C) + first
         a0, b0 = tl.load(rows + offset), tl.load(parts + part)
         a1, b1, a2, b2 = a0, b0, a0, b0
         if PLANES > 1:
@@ -160,40 +157,40 @@ def _convolve_planes(
         total, small = _add_products(a0, a1, a2, tl.trans(b0), tl.trans(b1), tl.trans(b2), total, small, PLANES)
     total += small
     if HAS_BIAS:
-        total += tl.load(bias + client * O + o, mask=o < O, other=0.0)[None, :]
-    target = out + client * (SAMPLES * O * OH * OW) + sample * (O * OH * OW) + at
-    tl.store(target[:, None] + o[None, :] * (OH * OW), total, mask=inside[:, None] & (o < O)[None, :])
+        total += tl.load(bias + client * CO + o, mask=o < CO, other=0.0)[None, :]
+    target = out + client * samples * (CO * OH * OW) + sample * (CO * OH * OW) + at
+    tl.store(target[:, None] + o[None, :] * (OH * OW), total, mask=inside[:, None] & (o < CO)[None, :])
 
 
 @triton.jit
 def _gradient_planes(
-    x, grad, out, bias_out, x_plane, grad_plane,
-    SAMPLES: tl.constexpr, SHARE: tl.constexpr, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, O: tl.constexpr,
+    x, grad, out, bias_out, x_plane, grad_plane, samples, share,
+    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr,
     GH: tl.constexpr, GW: tl.constexpr, GP: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
     SH: tl.constexpr, SW: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr, HAS_BIAS: tl.constexpr, PLANES: tl.constexpr,
     BO: tl.constexpr, BN: tl.constexpr, BP: tl.constexpr,
 ):  # fmt: skip
     N: tl.constexpr = KH * KW * C
-    PLACES: tl.constexpr = SHARE * OH * OW
+    places = share * (OH * OW)
     client, split = tl.program_id(1).to(tl.int64), tl.program_id(2)
     blocks = tl.cdiv(N, BN)
     o = tl.program_id(0) // blocks * BO + tl.arange(0, BO)
     n = tl.program_id(0) % blocks * BN + tl.arange(0, BN)
     tap, c = n // C, n % C
     offset, column = (tap // KW * (DH * W) + tap % KW * DW) * C + c, (n < N)[None, :]
-    rows = x + (client * SAMPLES + split * SHARE) * (H * W * C)
-    sources = grad + (client * SAMPLES + split * SHARE) * (GH * GW * O) + GP * O
+    rows = x + (client * samples + split * share) * (H * W * C)
+    sources = grad + (client * samples + split * share) * (GH * GW * CO) + GP * CO
     total, small = tl.zeros((BO, BN), tl.float32), tl.zeros((BO, BN), tl.float32)
     bias_total = tl.zeros((BO,), tl.float32)
-    for start in range(0, PLACES, BP):
+    for start in range(0, places, BP):
         place = start + tl.arange(0, BP)
-        inside = place < PLACES
+        inside = place < places
         sample, at = tl.where(inside, place, 0) // (OH * OW), place % (OH * OW)
         base = (sample * (H * W) + at // OW * (SH * W) + at % OW * SW) * C
-        source = (sample * (GH * GW) + at // OW * GW + at % OW) * O
+        source = (sample * (GH * GW) + at // OW * GW + at % OW) * CO
         a = sources + source[:, None] + o[None, :]
         b = rows + base[:, None] + offset[None, :]
-        known = inside[:, None] & (o < O)[None, :]
+        known = inside[:, None] & (o < CO)[None, :]
         a0, b0 = tl.load(a, mask=known, other=0.0), tl.load(b, mask=column, other=0.0)
         a1, b1, a2, b2 = a0, b0, a0, b0
         if PLANES > 1:
@@ -210,11 +207,10 @@ def _gradient_planes(
             bias_total += tl.sum(value, axis=0)
     total += small
     part = client * tl.num_programs(2) + split
-    target = out + part * (O * N) + o[:, None] * N + (c * (KH * KW) + tap)[None, :]
-    tl.store(target, total, mask=(o < O)[:, None] & (n < N)[None, :])
+    target = out + part * (CO * N) + o[:, None] * N + (c * (KH * KW) + tap)[None, :]
+    tl.store(target, total, mask=(o < CO)[:, None] & (n < N)[None, :])
     if HAS_BIAS:
-        if tl.program_id(0) % blocks == 0:
-            tl.store(bias_out + part * O + o, bias_total, mask=o < O)
+        tl.store(bias_out + part * CO + o, bias_total, mask=(o < CO) & (tl.program_id(0) % blocks == 0))
 
 
 def convolve(

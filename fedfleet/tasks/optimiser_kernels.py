@@ -1,5 +1,6 @@
 """A step of Adam in one pass over memory, in Triton: each of its tensors is read once and written once."""
 
+# ruff: noqa: N803 - what is compiled in is written in capitals
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportIndexIssue=false, reportArgumentType=false
 # pyright: reportOperatorIssue=false, reportAttributeAccessIssue=false
 
@@ -24,10 +25,7 @@ def _adam(
     m = m * b1 + g * rest1
     v = v * b2 + g * g * rest2
     step = m / (tl.sqrt(v) * root + eps)
-    if RATES:
-        own = tl.load(rate + at // each, mask=inside)
-    else:
-        own = rate
+    own = tl.load(rate + at // each, mask=inside) if RATES else rate
     p = p * (1.0 - own * decay) - step * (own * scale)
     tl.store(first + at, m, mask=inside)
     tl.store(second + at, v, mask=inside)
@@ -38,7 +36,7 @@ def adam_step(
     param: torch.Tensor, grad: torch.Tensor, moments: tuple[torch.Tensor, torch.Tensor], rate: float | torch.Tensor, step: int,
     *, betas: tuple[float, float], eps: float, decay: float,
 ) -> torch.Tensor:  # fmt: skip
-    """The parameters after a step, [clients, ..]; the moments change in place. `decay` is AdamW's; `rate` one number or one each."""
+    """The parameters after a step, [clients, ..]; the moments change in place. `decay` is AdamW's; `rate` is one, or one each."""
     param, (first, second), (b1, b2) = param.detach().contiguous(), moments, betas
     out, total = torch.empty_like(param), param.numel()
     own = isinstance(rate, torch.Tensor)

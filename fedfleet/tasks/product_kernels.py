@@ -1,7 +1,7 @@
 """Products of a few rows of each client with its own large weights, in Triton: they take as long as the weights take to be read.
 
-The libraries' products of single precision are made for larger batches, and with 16 rows take three times as long. Numbers are split
-into three of bfloat16 on the way, as in `convolution_kernels`.
+The libraries' products of single precision are made for larger batches, and with 16 rows take more than twice as long. Numbers are
+split into three of bfloat16 on the way, as in `convolution_kernels`.
 """
 
 # ruff: noqa: N803 - what is compiled in is written in capitals
@@ -20,8 +20,8 @@ _LARGE = 1 << 18  # elements of one client's weights
 
 @triton.jit
 def _product(
-    x, weight, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, TURNED: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr,
+    x, weight, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, TURNED: tl.constexpr, PRECISION: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     client = tl.program_id(1).to(tl.int64)
     m, n = tl.arange(0, BM), tl.program_id(0) * BN + tl.arange(0, BN)

@@ -4,7 +4,7 @@ Split into planes (`convolution_kernels`), such an input would be mostly padding
 and split each number on the way, to the same precision.
 """
 
-# ruff: noqa: N803 - what is compiled in is written in capitals
+# ruff: noqa: N803, N806 - what is compiled in is written in capitals
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportIndexIssue=false, reportArgumentType=false
 # pyright: reportOperatorIssue=false, reportAttributeAccessIssue=false
 
@@ -21,8 +21,8 @@ from fedfleet.tasks.kernels import output_size
 
 @triton.jit
 def _convolve_few(
-    x, weight, bias, out,
-    PLACES: tl.constexpr, SAMPLES: tl.constexpr, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, O: tl.constexpr,
+    x, weight, bias, out, places, samples,
+    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr,
     OH: tl.constexpr, OW: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr,
     DH: tl.constexpr, DW: tl.constexpr, HAS_BIAS: tl.constexpr, PRECISION: tl.constexpr,
     BO: tl.constexpr, BP: tl.constexpr, BK: tl.constexpr,
@@ -31,59 +31,58 @@ def _convolve_few(
     client = tl.program_id(1).to(tl.int64)
     place = tl.program_id(0) * BP + tl.arange(0, BP)
     o = tl.program_id(2) * BO + tl.arange(0, BO)
-    inside = place < PLACES
+    inside = place < places
     sample, at = place // (OH * OW), place % (OH * OW)
     base = sample * (C * H * W) + at // OW * (SH * W) + at % OW * SW
-    x += client * (SAMPLES * C * H * W)
-    weight += client * (O * K)
+    x += client * samples * (C * H * W)
+    weight += client * (CO * K)
     total = tl.zeros((BO, BP), tl.float32)
     for first in range(0, K, BK):
         k = first + tl.arange(0, BK)
         offset = k // (KH * KW) * (H * W) + k // KW % KH * (DH * W) + k % KW * DW
         patches = tl.load(x + offset[:, None] + base[None, :], mask=(k < K)[:, None] & inside[None, :], other=0.0)
-        part = tl.load(weight + o[:, None] * K + k[None, :], mask=(o < O)[:, None] & (k < K)[None, :], other=0.0)
+        part = tl.load(weight + o[:, None] * K + k[None, :], mask=(o < CO)[:, None] & (k < K)[None, :], other=0.0)
         total = tl.dot(part, patches, total, input_precision=PRECISION)
     if HAS_BIAS:
-        total += tl.load(bias + client * O + o, mask=o < O, other=0.0)[:, None]
-    target = out + client * (SAMPLES * O * OH * OW) + sample * (O * OH * OW) + at
-    tl.store(target[None, :] + o[:, None] * (OH * OW), total, mask=(o < O)[:, None] & inside[None, :])
+        total += tl.load(bias + client * CO + o, mask=o < CO, other=0.0)[:, None]
+    target = out + client * samples * (CO * OH * OW) + sample * (CO * OH * OW) + at
+    tl.store(target[None, :] + o[:, None] * (OH * OW), total, mask=(o < CO)[:, None] & inside[None, :])
 
 
 @triton.jit
 def _gradient_few(
-    x, grad, out, bias_out,
-    SAMPLES: tl.constexpr, SHARE: tl.constexpr, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, O: tl.constexpr,
+    x, grad, out, bias_out, samples, share,
+    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr,
     OH: tl.constexpr, OW: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr,
     DH: tl.constexpr, DW: tl.constexpr, HAS_BIAS: tl.constexpr, PRECISION: tl.constexpr,
     BO: tl.constexpr, BN: tl.constexpr, BP: tl.constexpr,
 ):  # fmt: skip
     N: tl.constexpr = C * KH * KW
-    PLACES: tl.constexpr = SHARE * OH * OW
+    places = share * (OH * OW)
     client, split = tl.program_id(1).to(tl.int64), tl.program_id(2)
     blocks = tl.cdiv(N, BN)
     o = tl.program_id(0) // blocks * BO + tl.arange(0, BO)
     n = tl.program_id(0) % blocks * BN + tl.arange(0, BN)
     offset = n // (KH * KW) * (H * W) + n // KW % KH * (DH * W) + n % KW * DW
-    x += (client * SAMPLES + split * SHARE) * (C * H * W)
-    grad += (client * SAMPLES + split * SHARE) * (O * OH * OW)
+    x += (client * samples + split * share) * (C * H * W)
+    grad += (client * samples + split * share) * (CO * OH * OW)
     total = tl.zeros((BO, BN), tl.float32)
     bias_total = tl.zeros((BO,), tl.float32)
-    for start in range(0, PLACES, BP):
+    for start in range(0, places, BP):
         place = start + tl.arange(0, BP)
-        inside = place < PLACES
+        inside = place < places
         sample, at = place // (OH * OW), place % (OH * OW)
         base = sample * (C * H * W) + at // OW * (SH * W) + at % OW * SW
-        source = sample * (O * OH * OW) + at
-        g = tl.load(grad + source[None, :] + o[:, None] * (OH * OW), mask=(o < O)[:, None] & inside[None, :], other=0.0)
+        source = sample * (CO * OH * OW) + at
+        g = tl.load(grad + source[None, :] + o[:, None] * (OH * OW), mask=(o < CO)[:, None] & inside[None, :], other=0.0)
         patches = tl.load(x + offset[:, None] + base[None, :], mask=(n < N)[:, None] & inside[None, :], other=0.0)
         total = tl.dot(g, tl.trans(patches), total, input_precision=PRECISION)
         if HAS_BIAS:
             bias_total += tl.sum(g, axis=1)
     part = client * tl.num_programs(2) + split
-    tl.store(out + part * (O * N) + o[:, None] * N + n[None, :], total, mask=(o < O)[:, None] & (n < N)[None, :])
+    tl.store(out + part * (CO * N) + o[:, None] * N + n[None, :], total, mask=(o < CO)[:, None] & (n < N)[None, :])
     if HAS_BIAS:
-        if tl.program_id(0) % blocks == 0:
-            tl.store(bias_out + part * O + o, bias_total, mask=o < O)
+        tl.store(bias_out + part * CO + o, bias_total, mask=(o < CO) & (tl.program_id(0) % blocks == 0))
 
 
 def precision() -> str:

@@ -9,7 +9,8 @@ from torch import nn
 
 from fedfleet.core.registry import builder
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import fold_jobs, stacked_executor
+from fedfleet.executors.stacked.device_fold import fold_jobs
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.testing import check_executor, check_kinks
 from fedfleet.testing.passes import AXES, SINGLES, cases

@@ -1,4 +1,4 @@
-"""Convolutions on an accelerator that has kernels for them: patches are read where they lie in the input, and never written down."""
+"""Convolutions on an accelerator that has kernels for them: patches are read where they lie in the input, never written down."""
 
 from __future__ import annotations
 

@@ -5,9 +5,10 @@
 covers SGD, momentum, weight decay and FedProx, and on accelerators terms C that stay the same (SCAFFOLD, FedDyn). Because the rule
 is linear, weights after t steps are a known combination
 
-    W_t = a_t W_0 - sum_s c_{t,s} g_s    (+ b_t W_start + e_t C, where the pull is to another place than W_0, and with constant terms)
+    W_t = a_t W_0 + b_t W_start + e_t C - sum_s c_{t,s} g_s
 
-of where they began and of the gradients so far, whose coefficients depend on the rule alone.
+of where they began, of what pulls and drives them, and of the gradients so far, whose coefficients depend on the rule alone. (Where
+W_0 is W_start, as in a first stage, a_t stands for both.)
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ class Move:
         return bool(self.decay or (self.pull and self.apart))
 
     def others(self, name: str, device: torch.device) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """What else this leaf's weights are made of, beside their beginning and the gradients, and how much each counts, [steps + 1,
-        1 or clients]."""
+        """What else this leaf's weights are made of, beside their beginning and the gradients, and how much each counts,
+        [steps + 1, 1 or clients]."""
         found: list[tuple[torch.Tensor, torch.Tensor]] = []
         if self.pull and self.apart:
             found.append((self.anchor[name], self._response(device, 0.0, -self.pull)))
@@ -129,8 +130,8 @@ def combination(rates: np.ndarray, steps: int, momentum: float, decay: float, pu
 
 
 def response(rates: np.ndarray, steps: int, momentum: float, hold: float, push: float, first: float) -> np.ndarray:
-    """How much something counts in the weights after t steps, [steps + 1, rates], that counts `first` before and adds `push` to every
-    gradient; `hold` is the share of the weights themselves that every gradient holds.
+    """How much something counts in the weights after t steps, [steps + 1, rates], that counts `first` before and adds `push` to
+    every gradient; `hold` is the share of the weights themselves that every gradient holds.
 
     >>> response(np.array([0.5]), 2, 0.0, 0.0, 1.0, 0.0).ravel().tolist()  # a constant gradient
     [0.0, -0.5, -1.0]

@@ -118,10 +118,8 @@ class Conv(nn.Module):
             out = self._direct_product(x)
             return out.squeeze(2) if self.flat else out
         patches: torch.Tensor = _Patches.apply(x, self)
-        if self.stack.moves(self):
-            out = FusedStep.apply(patches, self.stack.trigger, self)
-        else:
-            out = self.product(patches)
+        moves = self.stack.moves(self)
+        out = FusedStep.apply(patches, self.stack.trigger, self) if moves else self.product(patches)
         (kh, kw), (sh, sw), (dh, dw), (ph, pw) = self.kernel, self.stride, self.dilation, self.padding
         h, w = x.shape[2] + 2 * ph, x.shape[3] + 2 * pw
         out = out.reshape(len(x), -1, (h - dh * (kh - 1) - 1) // sh + 1, (w - dw * (kw - 1) - 1) // sw + 1)

@@ -94,7 +94,7 @@ def _product_kernels(x: torch.Tensor, weight: torch.Tensor) -> ModuleType | None
 
 
 class OwnProduct(torch.autograd.Function):
-    """x W' of each client's own weights [clients, out, in] on an accelerator, with a gradient of W that lies in memory as W does."""
+    """x W' with each client's own weights [clients, out, in] on an accelerator; the gradient of W lies in memory as W does."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

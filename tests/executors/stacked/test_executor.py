@@ -20,7 +20,8 @@ from fedfleet.executors.gather import fold_in_order
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked import executor
 from fedfleet.executors.stacked.cohort import refusal_reason, train_cohort
-from fedfleet.executors.stacked.executor import fold_jobs, stacked_executor
+from fedfleet.executors.stacked.device_fold import fold_jobs
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.codecs.chain import chain
 from fedfleet.learn.codecs.lossless import gzip
