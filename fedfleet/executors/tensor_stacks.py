@@ -19,6 +19,7 @@ from fedfleet.executors.client_half import PreparedJob
 from fedfleet.learn.codecs.messages import round_trip
 
 Tensors = dict[str, torch.Tensor]
+CPU = torch.device("cpu")
 _SPAN = 4096  # elements whose squares are summed in single precision before double takes over
 
 

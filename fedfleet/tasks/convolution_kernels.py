@@ -285,7 +285,8 @@ def forward_tile(outputs: int, planes: int) -> tuple[int, int, int, int]:
 
 def gradient_tile(outputs: int, width: int, planes: int) -> tuple[int, int, int, int, int]:
     """Output channels, columns of the weight and places of a tile, warps, stages."""
-    return tile_rows(outputs), 128 if planes < 3 and width >= 128 else 64, 64, 4, 2
+    del planes, width
+    return tile_rows(outputs), 64, 64, 4, 2
 
 
 def takes_planes(*channels: int) -> bool:

@@ -310,6 +310,18 @@ def test_resident_leaves_read_as_arrays_and_stack_without_leaving():
     assert stack_trees([mine["control"]], CPU)["c"].tolist() == [[2.0, 3.0]]
 
 
+def test_what_clients_have_in_common_crosses_to_an_accelerator_once():
+    """The device here has shapes and strides only, which is what counts."""
+    elsewhere, one, other = torch.device("meta"), np.zeros((3, 2), np.float32), np.ones((3, 2), np.float32)
+    trees = [{"all": one, "some": one, "own": np.zeros((3, 2), np.float32)} for _ in range(4)]
+    trees[2]["some"] = other
+    stacks = stack_trees(trees, elsewhere)
+    assert {n: tuple(v.shape) for n, v in stacks.items()} == dict.fromkeys(("all", "some", "own"), (4, 3, 2))
+    assert stacks["all"].stride(0) == 0 and stacks["some"].stride(0) == stacks["own"].stride(0) == 6
+    here = stack_trees(trees, CPU)  # as ever: a stack of rows
+    assert here["all"].stride(0) == 6 and here["some"][2].eq(1).all()
+
+
 def test_a_client_goes_on_from_resident_memory_as_from_arrays():
     keeps = replace(PLAIN, keep=lambda name: name.startswith("3"))
     task = small_task(smooth())

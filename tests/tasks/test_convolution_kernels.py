@@ -23,11 +23,18 @@ SHAPES = [  # clients, samples, in, height, width, out, kernel, padding, dilatio
 ]
 
 
-@pytest.mark.parametrize(("tf32", "tolerance"), [(False, 5e-7), (True, 4e-5)], ids=["fp32", "tf32"])
+@pytest.fixture(params=[False, True], ids=["fp32", "tf32"])
+def tolerance(request):
+    """How far results may lie from double precision, with PyTorch set to one of its precisions."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = request.param
+    yield 4e-5 if request.param else 5e-7
+    torch.backends.cuda.matmul.allow_tf32 = before
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_outputs_and_gradients_are_those_of_double_precision(shape, tf32, tolerance, monkeypatch):
+def test_outputs_and_gradients_are_those_of_double_precision(shape, tolerance):
     clients, samples, c, h, w, o, kernel, padding, dilation = shape
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", tf32)
     torch.manual_seed(0)
     x = torch.randn(clients * samples, c, h, w, device="cuda")
     weight, bias = torch.randn(clients, o, c * kernel[0] * kernel[1], device="cuda"), torch.randn(clients, o, device="cuda")
