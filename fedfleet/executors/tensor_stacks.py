@@ -23,6 +23,11 @@ CPU = torch.device("cpu")
 _SPAN = 4096  # elements whose squares are summed in single precision before double takes over
 
 
+def is_accelerator(device: torch.device) -> bool:
+    """Does what goes there cross a bus? Then it goes once, and what clients have in common stays one row."""
+    return device.type != "cpu"
+
+
 def stack_trees(trees: Sequence[Tree], device: torch.device) -> Tensors:
     """Clients' trees as one stack; a tree that all share is not copied, but seen by each."""
     first = trees[0]
@@ -52,7 +57,7 @@ def _to_tensor(value: Any, device: torch.device) -> torch.Tensor:
 
 def _stack_leaves(values: list[Any], device: torch.device) -> torch.Tensor:
     """One leaf of many clients. On an accelerator what several have in common crosses the bus once; what all have is one row."""
-    different = list({id(v): v for v in values}.values()) if device.type != "cpu" else values
+    different = list({id(v): v for v in values}.values()) if is_accelerator(device) else values
     if len(different) == 1 and len(values) > 1:
         return _to_tensor(values[0], device).unsqueeze(0).expand(len(values), *np.shape(values[0]))
     if len(different) < len(values):

@@ -29,7 +29,7 @@ from fedfleet.executors.stacked.placement import Place, stage_data
 from fedfleet.executors.stacked.schedule import Schedule, chunks, plan_stage
 from fedfleet.executors.stacked.stacked_model import Twin
 from fedfleet.executors.stacked.stage import StageEnd, Work, train_stage
-from fedfleet.executors.tensor_stacks import TORCH, Tensors, stack_carry, stack_trees
+from fedfleet.executors.tensor_stacks import TORCH, Tensors, is_accelerator, stack_carry, stack_trees
 from fedfleet.tasks.narrow_models import at_width
 
 
@@ -175,7 +175,7 @@ def _start_stack(place: Place, group: Sequence[PreparedJob]) -> Tensors:
         return {n: v.unsqueeze(0).expand(len(group), *v.shape) for n, v in _upload(place, first).items()}
     offered = group[0].job.offer.params
     common: list[str] = []
-    if place.device.type != "cpu":
+    if is_accelerator(place.device):
         common = [n for n in first if n in offered and all(prepared.start[n] is offered[n] for prepared in group)]
     own = stack_trees([{n: v for n, v in begun.start.items() if n not in common} for begun in group], place.device)
     uploaded = _upload(place, offered) if common else {}

@@ -15,6 +15,7 @@ from fedfleet.executors.inline import split_second_model
 from fedfleet.executors.stacked.fused_step import Move, fused_rule
 from fedfleet.executors.stacked.schedule import Schedule, seeds_of
 from fedfleet.executors.stacked.stacked_model import Tensors, Twin
+from fedfleet.executors.tensor_stacks import is_accelerator
 from fedfleet.tasks.dropout import addresses
 from fedfleet.tasks.scores import sample_losses
 
@@ -101,7 +102,7 @@ def step_addresses(twin: Twin, plan: Schedule, device: torch.device) -> torch.Te
 
 def on_accelerator(work: Work) -> bool:
     """Does it train on an accelerator? There memory decides how long it takes, and leaves that move themselves do more."""
-    return next(iter(work.begin.values())).device.type != "cpu"
+    return is_accelerator(next(iter(work.begin.values())).device)
 
 
 def can_fuse(twin: Twin, work: Work) -> bool:
