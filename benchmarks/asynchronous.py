@@ -1,9 +1,10 @@
 """Asynchronous runs: how many arrivals a second the engine carries, and what asynchrony does for the clients' time.
 
-    python -m benchmarks.asynchronous [--clients 100000] [--k 10] [--concurrency 1000] [--arrivals 40000] [--refill 1] [--mb 100] [--json]
+    python -m benchmarks.asynchronous [--clients 100000] [--k 10] [--concurrency 1000] [--arrivals 40000] [--refill 1] [--mb 100] [--reports] [--json]
     python -m benchmarks.asynchronous --utilisation
 
-The first trains nothing: every device and every day of its own, a journal with its digest, a model every K arrivals. The second
+The first trains nothing, and makes no reports unless `--reports` asks for empty ones: every device and every day of its own, a
+journal with its digest, a model every K arrivals. The second
 lets the same work be done in FS-REAL's Near-normal pool by rounds and by a buffer, and counts contributions per client and hour.
 """
 
@@ -18,7 +19,7 @@ from pathlib import Path
 from benchmarks.engine import spread_world
 
 
-def speed(clients: int, k: int, concurrency: int, arrivals: int, refill: float, mb: float) -> dict[str, float]:
+def speed(clients: int, k: int, concurrency: int, arrivals: int, refill: float, mb: float, *, reports: bool) -> dict[str, float]:
     """A run of so many arrivals; the clock starts with the first event."""
     from fedfleet.choose.uniform import uniform
     from fedfleet.core.parts import Plan
@@ -26,7 +27,7 @@ def speed(clients: int, k: int, concurrency: int, arrivals: int, refill: float, 
     from fedfleet.pace.asynchronous import buffered
     from fedfleet.simulation.simulator import simulate
     from fedfleet.store import journal as journals
-    from fedfleet.testing.toys import idle, opaque_executor
+    from fedfleet.testing.toys import idle, idle_executor, opaque_executor
 
     pace = buffered(k=k, concurrency=concurrency, refill=refill)
     stop = Stop(rounds=arrivals // k, evaluate_every=10**9)
@@ -34,7 +35,7 @@ def speed(clients: int, k: int, concurrency: int, arrivals: int, refill: float, 
     with tempfile.TemporaryDirectory() as folder:
         journal = journals.create(Path(folder) / "run.db")
         start, worked = time.perf_counter(), time.process_time()
-        end = simulate(plan, world, opaque_executor(), journal=journal)
+        end = simulate(plan, world, opaque_executor() if reports else idle_executor(), journal=journal)
         journal.close()
         seconds, worked = time.perf_counter() - start, time.process_time() - worked
     came = end.state.book.version * k
@@ -77,6 +78,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--refill", type=float, default=1.0)
     parser.add_argument("--mb", type=float, default=100.0, help="of a model: decides how long tasks take")
+    parser.add_argument("--reports", action="store_true", help="make an empty report for every task")
     parser.add_argument("--utilisation", action="store_true")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
@@ -85,7 +87,7 @@ def main() -> None:
         told = ", ".join(f"{name} {value:.1f}" for name, value in got.items())
         print(json.dumps(got) if asked.json else f"contributions per client and hour: {told}")
         return
-    got = speed(asked.clients, asked.k, asked.concurrency, asked.arrivals, asked.refill, asked.mb)
+    got = speed(asked.clients, asked.k, asked.concurrency, asked.arrivals, asked.refill, asked.mb, reports=asked.reports)
     if asked.json:
         print(json.dumps(got))
     else:

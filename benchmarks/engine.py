@@ -1,8 +1,9 @@
 """Speed of the engine: events per second with the journal and its digest, on a task that trains nothing.
 
-    python -m benchmarks.engine [--rounds 200] [--world spread|builtin|tenfold|trickle] [--choose NAME] [--json]
+    python -m benchmarks.engine [--rounds 200] [--world spread|builtin|tenfold|trickle] [--choose NAME] [--reports] [--json]
+    python -m benchmarks.engine --one 1000000 1000 --rounds 1000        (a million tasks)
 
-One journal row per task sent and per task ended; interval states; each size in a process of its own, for its memory.
+Nothing is trained, and no reports are made; with `--reports` there is an empty one for every task. One journal row per task sent and per task ended; interval states; each size in a process of its own, for its memory.
 `--world builtin` runs a million clients whose devices and states are drawn from the built-in base, 100 rounds of 1,000 of whom
 1,300 are asked and a deadline is kept; `tenfold` ten million, 10 rounds; `trickle` a million clients under asynchronous pacing,
 1,000 at work at any time, until 100,000 reports are in. Only selecting differs between selectors: nothing is trained.
@@ -74,14 +75,14 @@ def pace_of(setting: str, cohort: int) -> Policy:
     return deadline(cohort, seconds=120) if setting == "spread" else overcommit(deadline(cohort, seconds=120), factor=1.3)
 
 
-def measure(setting: str, clients: int, cohort: int, rounds: int, choose: str) -> dict[str, float]:
+def measure(setting: str, clients: int, cohort: int, rounds: int, choose: str, *, reports: bool = False) -> dict[str, float]:
     """Build a fleet and run it; the clock starts with the first event."""
     from fedfleet.core.parts import Plan
     from fedfleet.core.records import Stop
     from fedfleet.core.registry import builder
     from fedfleet.simulation.simulator import simulate
     from fedfleet.store import journal as journals
-    from fedfleet.testing.toys import idle, opaque_executor
+    from fedfleet.testing.toys import idle, idle_executor, opaque_executor
 
     world = (spread_world if setting == "spread" else builtin_world)(clients)
     built = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -89,12 +90,12 @@ def measure(setting: str, clients: int, cohort: int, rounds: int, choose: str) -
     plan = Plan(0, idle(), builder("selectors", choose)(), pace_of(setting, cohort), stop, {}, clients)
     with tempfile.TemporaryDirectory() as folder:
         journal = journals.create(Path(folder) / "run.db")
-        start = time.perf_counter()
-        simulate(plan, world, opaque_executor(), journal=journal)
+        start, worked = time.perf_counter(), time.process_time()
+        simulate(plan, world, opaque_executor() if reports else idle_executor(), journal=journal)
         journal.close()
-        seconds = time.perf_counter() - start
+        seconds, worked = time.perf_counter() - start, time.process_time() - worked
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"clients": clients, "cohort": cohort, "events": journal.position, "seconds": seconds,
+    return {"clients": clients, "cohort": cohort, "events": journal.position, "seconds": seconds, "cpu_seconds": worked,
             "events_per_second": journal.position / seconds, "built_mb": built, "peak_mb": peak}  # fmt: skip
 
 
@@ -104,22 +105,24 @@ def main() -> None:
     parser.add_argument("--world", choices=sorted(SIZES), default="spread")
     parser.add_argument("--choose", default="uniform")
     parser.add_argument("--one", type=int, nargs=2, metavar=("CLIENTS", "COHORT"))
+    parser.add_argument("--reports", action="store_true", help="make an empty report for every task")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     sizes, usual_rounds = SIZES[asked.world]
     rounds = usual_rounds if asked.rounds is None else asked.rounds
     if asked.one:
-        print(json.dumps(measure(asked.world, asked.one[0], asked.one[1], rounds, asked.choose)))
+        print(json.dumps(measure(asked.world, asked.one[0], asked.one[1], rounds, asked.choose, reports=asked.reports)))
         return
     for clients, cohort in sizes:
         words = [sys.executable, "-m", "benchmarks.engine", "--world", asked.world, "--rounds", str(rounds)]
-        words += ["--choose", asked.choose, "--one", str(clients), str(cohort)]
+        words += ["--choose", asked.choose, "--one", str(clients), str(cohort), *(["--reports"] if asked.reports else [])]
         got = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
         if asked.json:
             print(json.dumps(got))
         else:
             print(f"{clients:>9,} clients, cohort {cohort:>6,}: {got['events_per_second']:>9,.0f} events/s, "
-                  f"{got['events']:,.0f} events in {got['seconds']:.2f} s, peak {got['peak_mb']:.0f} MB")  # fmt: skip
+                  f"{got['events']:,.0f} events in {got['seconds']:.2f} s, {got['cpu_seconds']:.2f} of them at work, "
+                  f"peak {got['peak_mb']:.0f} MB")  # fmt: skip
 
 
 if __name__ == "__main__":

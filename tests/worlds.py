@@ -28,6 +28,7 @@ from fedfleet.pace.combinators import first_of, overcommit
 from fedfleet.pace.rounds import IfFew, deadline, readiness
 from fedfleet.pace.timeout import timeout
 from fedfleet.simulation.simulator import Simulation, simulate
+from fedfleet.store.noise_source import SEEDED, NoiseSource
 from fedfleet.testing.toys import consensus, consensus_start, no_data, opaque_executor
 from fedfleet.world.states import always_on, interval_states
 
@@ -254,10 +255,10 @@ def toy_plan(
     return Plan(seed, algorithm or consensus(), choose or uniform(), pace, stop or Stop(rounds=4), consensus_start(), clients)
 
 
-def events_of(plan: Plan, world: World, *, eager: bool = False) -> tuple[list[Event], Simulation]:
+def events_of(plan: Plan, world: World, *, eager: bool = False, noising: NoiseSource = SEEDED) -> tuple[list[Event], Simulation]:
     """All events of a run, and where it ended."""
     seen: list[Event] = []
-    end = simulate(plan, world, opaque_executor(), eager=eager, watch=seen.extend)
+    end = simulate(plan, world, opaque_executor(), eager=eager, watch=seen.extend, noising=noising)
     return seen, end
 
 

@@ -103,7 +103,7 @@ def report(work: Any, model: bytes, x: Any, y: Any, sheet: dict[str, Any]) -> tu
 
 def take_part(server: Server, x: Any, y: Any) -> str:
     """Enrol, then work until the run is over; the reason why it is."""
-    asked = pb.EnrolRequest(protocol=3, samples=len(x) - len(x) // 5, test_samples=len(x) // 5, data="own", attempt=os.urandom(16))
+    asked = pb.EnrolRequest(protocol=4, samples=len(x) - len(x) // 5, test_samples=len(x) // 5, data="own", attempt=os.urandom(16))
     told = pb.EnrolReply.FromString(server.call("Enrol", asked.SerializeToString()))
     signature = hmac.digest(told.secret, b"fedfleet sheet 1\0" + told.sheet, "sha256")
     if not hmac.compare_digest(signature, told.signature):

@@ -23,9 +23,16 @@ _INNER = "inner."  # what the names of an inner selector's columns begin with; t
 
 
 def add_state(
-    inner: Selector, initial: Callable[[int], State], learn: Callable[[State, Ended], State], sees: tuple[str, ...] = ()
+    inner: Selector,
+    initial: Callable[[int], State],
+    learn: Callable[[State, Ended], State],
+    sees: tuple[str, ...] = (),
+    hear: Callable[[State, Ended], Ended] | None = None,
 ) -> Selector:
-    """The same selector with columns of another beside its own: `learn` sees and renews those alone."""
+    """The same selector with columns of another beside its own: `learn` sees and renews those alone.
+
+    `hear` says what the selector inside learns instead of how tasks ended, by the renewed columns.
+    """
 
     def first(clients: int) -> State:
         return _join_states(initial(clients), inner.initial(clients))
@@ -35,8 +42,9 @@ def add_state(
 
     def learnt(state: State, ended: Ended, now: float) -> State:
         own = {name: column for name, column in state.items() if not name.startswith(_INNER)}
-        inner_state = _inner_state(state)
-        return _join_states(learn(own, ended), inner_state if inner.learn is None else inner.learn(inner_state, ended, now))
+        inner_state, own = _inner_state(state), learn(own, ended)
+        heard = ended if hear is None else hear(own, ended)
+        return _join_states(own, inner_state if inner.learn is None else inner.learn(inner_state, heard, now))
 
     def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
         assert inner.probe is not None

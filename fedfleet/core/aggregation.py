@@ -74,8 +74,9 @@ class Fold:
 
     `like(server)` is what each report holds: names, shapes and types; bytes and checks follow from it. `enter(weight, stats,
     context)` says how a report enters the sums. `bound` limits each element, or each element of a leaf by its name;
-    `total_weight` the weights of one sum; `fine` names leaves of small scale, which take two limbs. `denominator` replaces the
-    total weight. With `combine` a fold collects instead of streaming: it gets all reports in the order of their tasks.
+    `total_weight` the weights of one sum, in which there is room for `most_reports` reports of one `heaviest` weight (core.room);
+    `fine` names leaves of small scale, which take two limbs. `denominator` replaces the total weight. With `combine` a fold
+    collects instead of streaming: it gets all reports in the order of their tasks.
     `ages`: how a report enters depends on its staleness, so that sums that an edge forwards will not do.
     `clip` scales every update down to that Euclidean norm, as computed from what arrived; `noise` is added to the finished sums
     by the runtime, which has the key. Of fewer than `least` reports no aggregate is made. `partial`: a report may hold only a part
@@ -95,6 +96,12 @@ class Fold:
     least: int = 1
     partial: bool = False
     intact: str | None = None
+    most_reports: int = 1
+
+    @property
+    def heaviest(self) -> float:
+        """The most that one report may weigh: as many as a commit can have fit into a sum, whoever comes first."""
+        return exact.share_of_room(self.total_weight, self.most_reports)
 
     @property
     def streams(self) -> bool:
@@ -143,7 +150,7 @@ def refusal(fold: Fold, acc: Folding, report: Report, context: Context) -> str |
             return "it trained only a part of the model, which a fold that collects cannot weigh; use the mean"
         odd = mismatch(report.update, acc.like) if acc.like or report.update else None
         return odd or next((f"leaf {n!r} is not finite" for n in acc.scales if not np.isfinite(report.update[n]).all()), None)
-    why = exact.refusal(report.update, report.weight, acc.like, acc.scales, fold.total_weight)
+    why = exact.refusal(report.update, report.weight, acc.like, acc.scales, fold.heaviest)
     return why or entry_refusal(fold, fold.enter(report.weight, report.stats, context))
 
 
@@ -153,7 +160,7 @@ def entry_refusal(fold: Fold, entry: Entry) -> str | None:
         return f"its factor {entry.factor} is not in [-1, 1]"
     if "|" in entry.sum:
         return f"its sum has the name {entry.sum!r}, and names hold no |"
-    return exact.weight_refusal(entry.weight, fold.total_weight)
+    return exact.weight_refusal(entry.weight, fold.heaviest)
 
 
 def check_and_add(fold: Fold, acc: Folding, report: Report, context: Context) -> str | None:
@@ -164,7 +171,7 @@ def check_and_add(fold: Fold, acc: Folding, report: Report, context: Context) ->
             if why is None:
                 add(fold, acc, report, context)
             return why
-        why = exact.refusal(report.update, report.weight, acc.like, acc.scales, fold.total_weight)
+        why = exact.refusal(report.update, report.weight, acc.like, acc.scales, fold.heaviest)
         if why is not None:
             return why
         entry = fold.enter(report.weight, report.stats, context)
@@ -236,8 +243,8 @@ def _forwarded_refusal(fold: Fold, acc: Folding, sent: Folding) -> str | None:
         return f"its sums are of another shape: {mismatch(sent.like, acc.like)}"
     for part in sent.sums.values():
         weight = math.ldexp(float(part.weight), -60)
-        if not 0 <= weight <= fold.total_weight or part.count < 0:
-            return f"the weight {weight:g} of its sums is not in [0, {fold.total_weight:g}]"
+        if not 0 <= weight <= fold.heaviest or part.count < 0:
+            return f"the weight {weight:g} of its sums is not in [0, {fold.heaviest:g}]"
         for name, scale in acc.scales.items():
             limit = math.ldexp(scale.bound * weight, scale.power) + part.count  # each report was rounded once
             if part.sums[name].size and float(np.abs(part.sums[name].astype(np.float64)).max()) > limit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedfleet.core.records import Context, EvalScore, Ints, ServerState, Wave
@@ -51,7 +52,7 @@ class Gather:
 
     tasks: tuple[int, ...]
     waves: tuple[Wave, ...]
-    contexts: tuple[Context, ...]
+    contexts: Sequence[Context]
     server: ServerState
     version: int = 1
 

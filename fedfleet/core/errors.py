@@ -6,10 +6,12 @@ That is the nearest known name for a hint, and foreign text as it may be shown.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
+_MAX_ENTRIES, _MAX_NEAR = 10_000, 3  # of a folder in which a name is looked for, and of these those that are tried
 MAX_TEXT_LENGTH = 200  # characters of foreign text that are shown
 _CUT = ".."
 
@@ -28,6 +30,23 @@ class BadInput(FedFleetError):
 
 # A traceback shows the name by which people know it.
 BadInput.__module__ = "fedfleet"
+
+
+class CurableInput(BadInput):
+    """Bad input that a few more arguments cure; `cure` has these arguments by their names."""
+
+    def __init__(self, message: str, cure: Mapping[str, str | list[str]] | None = None) -> None:
+        super().__init__(message)
+        self.cure = dict(cure or {})
+
+
+CurableInput.__module__ = "fedfleet"
+
+
+def with_place(place: str, error: BadInput) -> BadInput:
+    """The same refusal, which says first where it belongs; its cure stays."""
+    text = f"{place}: {error}"
+    return CurableInput(text, error.cure) if isinstance(error, CurableInput) else BadInput(text)
 
 
 class BadCall(BadInput, TypeError):
@@ -75,14 +94,25 @@ def suggest_name(word: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names)}" if names else ""
 
 
-def nearest_file(path: Path) -> str:
-    """A hint with the file or folder beside it whose name is the nearest; nothing if none is near."""
+def nearest_file(path: str | Path) -> str:
+    """A hint with the file or folder whose path is the nearest, where names of folders may be misspelt too; else nothing."""
     try:
-        names = [] if not path.parent.is_dir() else [one.name for one in path.parent.iterdir()]
-    except OSError:
-        names = []
-    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
-    return f"; did you mean {path.parent / close[0]}?" if close else ""
+        nearest = _nearest_paths(Path(path).expanduser())
+    except (OSError, ValueError, RuntimeError):  # a folder that cannot be read, a name that is none, nobody's home
+        nearest = []
+    return f"; did you mean {printable(str(nearest[0]))}?" if nearest and nearest[0] != Path(path).expanduser() else ""
+
+
+def _nearest_paths(path: Path) -> list[Path]:
+    """The paths that are there and whose names are near to these, each in its folder; the nearest first."""
+    if path.exists() or path.parent == path:
+        return [path]
+    folders = [folder for folder in _nearest_paths(path.parent) if folder.is_dir()]
+    result = [folder / path.name for folder in folders if (folder / path.name).exists()]
+    for folder in folders:
+        names = [entry.name for entry in islice(folder.iterdir(), _MAX_ENTRIES)]
+        result += [folder / name for name in difflib.get_close_matches(path.name, names, n=_MAX_NEAR, cutoff=0.6)]
+    return result[:_MAX_NEAR]
 
 
 def printable(text: str | bytes, longest: int = MAX_TEXT_LENGTH) -> str:

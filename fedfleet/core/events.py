@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, overload
 
 from fedfleet.core.records import ClientScores, Floats, Ints, Rejection, Roster, ServerState, Tally
 from fedfleet.core.trees import ModelName
@@ -38,6 +38,36 @@ class TaskArrived:
     client: int
     seconds: float
     bytes_up: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskArrivals(Sequence[TaskArrived]):
+    """Facts: reports came back one after the other, and nothing was decided in between.
+
+    They are columns; each becomes a `TaskArrived` when somebody looks at it.
+    """
+
+    times: Sequence[float]
+    tasks: Sequence[int]
+    clients: Sequence[int]
+    seconds: Sequence[float]
+    bytes_up: Sequence[float]
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    @overload
+    def __getitem__(self, index: int) -> TaskArrived: ...
+    @overload
+    def __getitem__(self, index: slice) -> TaskArrivals: ...
+    def __getitem__(self, index: int | slice) -> TaskArrived | TaskArrivals:
+        i = index
+        if isinstance(i, int):
+            return TaskArrived(self.times[i], self.tasks[i], self.clients[i], self.seconds[i], self.bytes_up[i])
+        return TaskArrivals(self.times[i], self.tasks[i], self.clients[i], self.seconds[i], self.bytes_up[i])
+
+    def __iter__(self) -> Iterator[TaskArrived]:
+        return map(TaskArrived, self.times, self.tasks, self.clients, self.seconds, self.bytes_up)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -77,10 +78,23 @@ def zero(like: Tree, scales: dict[str, Scale]) -> Accumulator:
     )
 
 
-def weight_refusal(weight: float, total_weight: float) -> str | None:
-    """Why nothing can weigh this; None if it can."""
-    if not _MIN_WEIGHT <= weight <= total_weight:
-        return f"its weight {weight} is not in [{_MIN_WEIGHT:.3g}, {total_weight:g}]"
+@lru_cache(maxsize=64)
+def share_of_room(total_weight: float, reports: int) -> float:
+    """The most that each of so many reports may weigh, so that all of them fit into a sum, to the last unit.
+
+    >>> share_of_room(2.0**24, 16), 3 * weight_units(share_of_room(1.0, 3)) <= weight_units(1.0)
+    (1048576.0, True)
+    """
+    share = total_weight / reports
+    while reports * weight_units(share) > weight_units(total_weight):
+        share = math.nextafter(share, 0.0)
+    return share
+
+
+def weight_refusal(weight: float, heaviest: float) -> str | None:
+    """Why no report can weigh this; None if it can."""
+    if not _MIN_WEIGHT <= weight <= heaviest:
+        return f"its weight {weight} is not in [{_MIN_WEIGHT:.3g}, {heaviest:g}]"
     return None
 
 
@@ -96,10 +110,10 @@ def weight_units(weight: float) -> int:
     return round(weight * _UNITS)
 
 
-def refusal(update: Tree, weight: float, like: Tree, scales: dict[str, Scale], total_weight: float) -> str | None:
+def refusal(update: Tree, weight: float, like: Tree, scales: dict[str, Scale], heaviest: float) -> str | None:
     """Why a report may not enter the sum: wrong shape, not finite, beyond its bound, impossible weight; None if it may."""
-    if not _MIN_WEIGHT <= weight <= total_weight:
-        return weight_refusal(weight, total_weight)
+    if not _MIN_WEIGHT <= weight <= heaviest:
+        return weight_refusal(weight, heaviest)
     if not like and not update:
         return None
     odd = mismatch(update, like)

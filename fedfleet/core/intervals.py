@@ -7,6 +7,7 @@ a trace.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Bools, Floats, Ints
 from fedfleet.core.shared_rows import RowNumbers, row_of
+
+_FEW = 64  # up to so many queries plain Python is faster than several calls of numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,10 @@ def traces(start: Floats, period: Floats, offsets: Ints, begins: Floats, ends: F
 
 def _last_at_or_before(values: Floats, low: Ints, high: Ints, x: Floats) -> Ints:
     """For each query the last index in [low, high) whose value is <= x, or low - 1: a bisection, all queries together."""
+    if len(x) <= _FEW:
+        numbers = values.data
+        queries = zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
+        return np.array([bisect_right(numbers, query, first, last) - 1 for query, first, last in queries], np.int64)
     a, b = low.copy(), high.copy()
     while True:
         open_ = a < b

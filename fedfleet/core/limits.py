@@ -39,6 +39,7 @@ def is_target(text: str) -> bool:
 
 Positive = Annotated[float, Ge(SMALLEST), Le(LARGEST)]
 NonNegative = Annotated[float, Ge(0), Le(LARGEST)]
+LogSpread = Annotated[float, Ge(0), Le(10)]  # a deviation of a logarithm: six of them are a factor of 1e26
 Waiting = Annotated[float, Gt(0)]  # seconds, or infinite: as long as it takes
 Horizon = Annotated[float, Gt(0), Le(1e12)]  # seconds: beyond, moments can no longer be told apart
 Share = Annotated[float, Ge(SMALLEST), Le(1)]
@@ -52,7 +53,7 @@ Seed = Annotated[int, Ge(0), Le(MAX_SEED)]
 Clients = Annotated[int, Ge(1), Le(MAX_CLIENTS)]
 Threads = Annotated[int, Ge(1), Le(1024)]
 Width = Annotated[int, Ge(1), Le(2**20)]  # of a layer; whether the model fits is found before it is built
-Depth = Annotated[int, Ge(1), Le(256)]  # layers
+Depth = Annotated[int, Ge(1), Le(256)]  # layers, or rows of a sketch
 Side = Annotated[int, Ge(1), Le(1024)]  # pixels
 Kinds = Annotated[int, Ge(1), Le(1_000_000)]
 Sessions = Annotated[int, Ge(1), Le(10_000)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -174,8 +174,8 @@ class Selector:
     picks a whole cohort at once and thinks of when that ends, so that it fits only policies with `rounds`. `tailors`: it gives
     clients work of their own (steps, shares, settings), which edges cannot. `by_reports`: it goes by losses or norms that clients
     report, which no noise covers and no prediction knows (None: it does not say). `equal_chance`: every candidate has the same
-    chance, whatever happened before. `members` are those whom alone it ever asks (None: anyone).
-    A wrapper that changes `pick` must say `equal_chance` again.
+    chance, whatever happened before. `members` are those whom alone it ever asks (None: anyone). `bounded`: what it believes of
+    reports, and how often one client leads, is limited. A wrapper that changes `pick` must say `equal_chance` again.
     """
 
     name: str
@@ -191,6 +191,7 @@ class Selector:
     by_reports: bool | None = None
     equal_chance: bool = False
     members: Ints | None = field(default=None, compare=False)
+    bounded: bool = False
 
     def may_ask(self, clients: int) -> Bools:
         """Which of that many clients it may ever ask."""
@@ -206,6 +207,32 @@ class Selector:
         return ""
 
 
+class Steady(NamedTuple):
+    """So many further arrivals before `wake_at` change nothing: the policy only wants to be woken then (None: not at all)."""
+
+    arrivals: int
+    wake_at: float | None = None
+
+
+UNSTEADY = Steady(0)
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyDecide:
+    """A policy's `decide` that can say how long its answer holds, so that many arrivals are taken at once.
+
+    `steady(book)` looks ahead: each of so many next reports, if it comes before `wake_at`, would be answered with
+    `Decision(wake_at=wake_at)` and nothing else. It may always say fewer. A policy that wraps another has a `decide` of its own,
+    which promises nothing unless it says so.
+    """
+
+    decide: Callable[[Book], Decision]
+    steady: Callable[[Book], Steady]
+
+    def __call__(self, book: Book) -> Decision:
+        return self.decide(book)
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """When to ask, give up waiting, commit: a pure function of the book. `cohort` is how many it wants at once.
@@ -213,15 +240,17 @@ class Policy:
     What it must remember is in the book: `initial` is `Book.kept` at the start, `Decision.keep` replaces it. What can be known of
     its rounds before the run serves to warn of those that can never succeed: with fewer than `least` selected clients, or if
     no client reports within `patience` seconds. `doubts` are sentences about its own parameters; `key` is the one that says
-    how many it wants. `holds` is how many reports a commit has at most, where that is not the cohort. `prompt`: it counts reports
-    one by one, and so is asked after each, even where it is woken at the same instant.
+    how many it wants. `holds` is how many reports a commit waits for at most, where that is not the cohort. `most_reports` is how
+    many a commit can have, whatever happens, of the tasks of its own round and of the places that it fills (None: it does not
+    say), and `late_reports` says that tasks of earlier rounds come on top; what a report may weigh follows (core.room).
+    `prompt`: it counts reports one by one, and so is asked after each, even where it is woken at the same instant.
 
     `limit` names the parameter that bounds `patience`, `holds_key` the one that says what it `holds`. `endless`: it waits for a
     report that never comes, however long. `rounds`: it has rounds, which ask a whole cohort at once; without them clients are
     replaced one by one. `shows` names numbers of seconds in its memory, with their places there, whose changes belong in the
     journal (PaceSet). `wraps` names what has been put around it and may be there only once. `round_rules` are the numbers of its
     rounds, where nothing else decides about them: by them fleets are measured and runs predicted. A wrapper that changes
-    `decide` must clear them, or say its own.
+    `decide` must clear them, or say its own. A `decide` that is a `SteadyDecide` is not asked about every single report.
     """
 
     name: str
@@ -241,6 +270,8 @@ class Policy:
     shows: tuple[tuple[str, int], ...] = ()
     wraps: tuple[str, ...] = ()
     round_rules: RoundRules | None = None
+    most_reports: int | None = None
+    late_reports: bool = False
 
 
 # ---- tasks, jobs, executors, the plan ---------------------------------------------------------------------------

@@ -169,10 +169,11 @@ class LocalPass:
     `train` says which names are trained (the rest stay frozen), `keep` which stay home in the client's memory, `sends` which
     go up (default: every leaf that is not kept; counters and other integers travel as they are), `slots` what else the client
     remembers, `then` what it trains next from where it is. `before` runs on the job before anything else, outermost first;
-    `after` on the stack at the end, innermost first. `weigh` is what a report weighs in the mean. Of a `then`, only optimiser,
-    batches, rate, terms, objective and train count. `up` is the codec of what goes up, after all hooks, and `feedback` says that
-    the client adds what its codec lost to the next update; `down` is the codec in which the model came. `width` is the share of
-    the model's width at which it is trained: what was offered has the shapes of the narrower model (`Task.narrow`).
+    `after` on the stack at the end, innermost first. `weigh` is what a report weighs in the mean, `max_samples` the most that it
+    weighs by its samples (None: no limit). Of a `then`, only optimiser, batches, rate, terms, objective and train count. `up` is
+    the codec of what goes up, after all hooks, and `feedback` says that the client adds what its codec lost to the next update;
+    `down` is the codec in which the model came. `width` is the share of the model's width at which it is trained: what was offered
+    has the shapes of the narrower model (`Task.narrow`).
     """
 
     optimiser: Optimiser
@@ -189,6 +190,7 @@ class LocalPass:
     after: tuple[After, ...] = ()
     then: LocalPass | None = None
     weigh: Literal["samples", "one"] = "samples"
+    max_samples: int | None = None
     up: Codec | None = None
     down: Codec | None = None
     feedback: bool = False
@@ -206,6 +208,12 @@ class LocalPass:
         yield from self.stages()
         if self.second is not None and self.second.own is not None:
             yield from self.second.own.stages()
+
+    def weight_of(self, samples: float) -> float:
+        """What the report of a client with so many samples weighs in the mean."""
+        if self.weigh == "one":
+            return 1.0
+        return float(samples if self.max_samples is None else min(samples, self.max_samples))
 
     def remembers(self) -> bool:
         """Does the client keep anything for the next time?"""

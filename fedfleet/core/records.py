@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -106,6 +107,34 @@ class Wave:
 
     def __len__(self) -> int:
         return len(self.assignments.clients)
+
+
+class WaveTasks(NamedTuple):
+    """Tasks of one wave that stand together in a list: from place `start` to `stop`. `slots` are their places in the wave."""
+
+    wave: Wave
+    start: int
+    stop: int
+    slots: Ints
+
+
+def by_wave(tasks: Sequence[int], waves: Sequence[Wave]) -> list[WaveTasks]:
+    """Tasks by the waves that they were sent in, for tasks in the order of their ids."""
+    result: list[WaveTasks] = []
+    start, count, ids = 0, len(tasks), np.array(tasks, np.int64)
+    while start < count:
+        wave, stop = waves[start], start + 1
+        if stop < count and waves[stop] is wave:
+            stop = bisect_left(tasks, wave.first + len(wave), stop)
+        result.append(WaveTasks(wave, start, stop, ids[start:stop] - wave.first))
+        start = stop
+    return result
+
+
+def clients_of_tasks(tasks: Sequence[int], waves: Sequence[Wave]) -> Ints:
+    """The client of each of these tasks, which stand in the order of their ids."""
+    clients = [group.wave.assignments.clients[group.slots] for group in by_wave(tasks, waves)]
+    return np.concatenate(clients) if clients else np.zeros(0, np.int64)
 
 
 _NO_SETTINGS: Settings = {}

@@ -31,6 +31,7 @@ _MODULES: dict[str, dict[str, str]] = {
         "choose.tifl": "tifl",
         "choose.baselines": "round_robin fair fastest",
         "choose.combinators": "only explore per_user",
+        "choose.report_bounds": "bounded",
         "choose.oort": "oort",
         "choose.pyramid": "pyramidfl",
     },

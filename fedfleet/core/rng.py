@@ -43,11 +43,12 @@ def _base(seed: int, label: str) -> np.uint64:
 
 def _mix(x: UintArray) -> UintArray:
     """The finaliser of splitmix64, in place: a bijection that scatters neighbouring integers."""
-    x ^= x >> np.uint64(30)
+    shifted = np.empty_like(x)  # one for all: memory that is new to the process costs more than the arithmetic
+    x ^= np.right_shift(x, np.uint64(30), out=shifted)
     x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(27)
+    x ^= np.right_shift(x, np.uint64(27), out=shifted)
     x *= np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
+    x ^= np.right_shift(x, np.uint64(31), out=shifted)
     return x
 
 
@@ -65,8 +66,12 @@ def hash_keys(seed: Seeds, label: str, keys: UintArray, *columns: NDArray[np.int
     with np.errstate(over="ignore"):
         x = _mix((keys + _GOLDEN) ^ base)
         for column in columns:
-            y = np.uint64(column & 0xFFFFFFFFFFFFFFFF) if isinstance(column, int) else column.astype(np.uint64)
-            x = _mix((x + _GOLDEN) ^ (y * _GOLDEN))
+            x += _GOLDEN
+            if isinstance(column, int):
+                x ^= np.uint64(column & 0xFFFFFFFFFFFFFFFF) * _GOLDEN
+            else:
+                x = x ^ (column.astype(np.uint64) * _GOLDEN)
+            x = _mix(x)
     return x
 
 

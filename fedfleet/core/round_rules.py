@@ -6,6 +6,8 @@ A policy that declares them (`Policy.round_rules`) can be measured, predicted an
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -16,9 +18,10 @@ class RoundRules:
     A round begins `t_break` seconds after the last one. It asks `cohort` clients and fails with fewer than `min_clients` of
     them. It closes when `ready_share` of the selected clients have reported, when no selected client is still working, or
     `seconds` after its first broadcast. `seconds` is None for a policy that waits for reports, and infinite for a
-    deadline that never comes. A round succeeds with `min_share` of the cohort, or with `ready_share` of the selected clients if
-    that is less. With `wait_if_few` a round waits for enough clients to be reachable, and does not fail. Reports up to
-    `max_staleness` versions late are folded. A task that runs for `lease` seconds is given up.
+    deadline that never comes. A round succeeds with `min_share` of the cohort; where `ready_share` is below 1, with `ready_share`
+    of the selected clients if that is less. So one more report never makes a success a failure, nor does one client fewer that
+    was selected and did not report. With `wait_if_few` a round waits for enough clients to be reachable, and does not fail.
+    Reports up to `max_staleness` versions late are folded. A task that runs for `lease` seconds is given up.
     """
 
     cohort: int
@@ -55,11 +58,31 @@ class RoundRules:
         return max(1, math.ceil(self.min_share * wanted - 1e-9))
 
     def need(self, wanted: int, selected: int) -> int:
-        """How many reports make a success: a policy that asks for a share of the reports has enough when that share is there."""
-        ready = self.ready(selected)
-        return min(self.success(wanted), ready) if ready < selected else self.success(wanted)
+        """How many reports make a success: a policy that asks for a share of the reports has enough when that share is there.
+
+        Never fewer for more selected clients.
+
+        >>> rules = RoundRules(20, ready_share=0.8, min_share=0.5)
+        >>> [rules.need(20, selected) for selected in (2, 4, 5, 10, 20)]
+        [2, 4, 4, 8, 10]
+        """
+        success = self.success(wanted)
+        return success if self.ready_share >= 1.0 else min(success, self.ready(selected))
+
+    def waits_for(self) -> int:
+        """For how many clients a round waits before it begins: with that many it succeeds though a share of them never reports, or
+        has what a whole cohort needs."""
+        few, enough = max(self.min_clients, 1), self.success(self.cohort)
+        return self._first(few, lambda n: n >= enough or self.ready(n) < n)
 
     def least(self) -> int:
-        """With how many selected clients a round can succeed."""
+        """With how many clients a round can succeed: those that it waits for, or, if it begins with those that are there, as many
+        as can report enough."""
         few = max(self.min_clients, 1)
-        return next(n for n in range(few, self.cohort + 1) if n >= self.need(self.cohort, n))
+        if self.wait_if_few:
+            return self.waits_for()
+        return self._first(few, lambda n: n >= self.need(self.cohort, n))
+
+    def _first(self, few: int, is_enough: Callable[[int], bool]) -> int:
+        """From how many clients on this holds, searched by halves: cohorts may have millions. What holds for n holds for n + 1."""
+        return few + bisect_left(range(few, self.cohort + 1), True, key=is_enough)

@@ -132,7 +132,7 @@ def fraction_done(stages: StageSeconds, name: str, work_seconds: Floats) -> Floa
     """
     place, none = STAGES.index(name), np.zeros(len(work_seconds))
     length = np.asarray(stages.get(name, none), np.float64)
-    left = work_seconds - seconds_before(stages, np.full(len(work_seconds), place), none)
+    left = work_seconds - sum((stages[before] for before in STAGES[:place] if before in stages), none)
     reached = (left >= 0) if place < UPLOAD else (left > 0)
     part = np.divide(left, length, out=np.zeros(len(work_seconds)), where=length > 0)
     return np.where(length > 0, np.clip(part, 0.0, 1.0), reached)

@@ -13,10 +13,10 @@ from typing import Any, cast
 import numpy as np
 
 from fedfleet.core.errors import error_context
-from fedfleet.core.events import ReportsGathered, TaskArrived, TaskLost, TasksDropped
+from fedfleet.core.events import ReportsGathered, TaskArrivals, TaskArrived, TaskLost, TasksDropped
 from fedfleet.core.parts import Plan
-from fedfleet.core.records import DROPPED, FOLDED, LOST, REJECTED, WASTED, Book, Ended, Wave
-from fedfleet.engine.state import Ending, RunState, endings
+from fedfleet.core.records import DROPPED, FOLDED, LOST, REJECTED, WASTED, Book, Ended, Wave, clients_of_tasks
+from fedfleet.engine.state import EndedColumns, EndedTogether, Ending, RunState, change, ended_columns
 
 # The Zeno guard: facts less than a microsecond apart belong to one instant, in which task ends are free and each task that
 # ran when it began allows for a candidate, a probe, a gathering and an evaluation, twice over.
@@ -28,6 +28,7 @@ _NOW, _ARRIVED, _LOST, _RUNNING, _ANSWERED, _OWN_ARRIVED, _OWN_RUNNING = (
     Book._fields.index(name) for name in ("now", "arrived", "lost", "running", "answered", "own_arrived", "own_running")
 )
 _BOOK, _TASKS, _ENDED, _ROOM = (RunState._fields.index(name) for name in ("book", "running", "ended", "room"))
+_BOOK_PLACES = {name: place for place, name in enumerate(Book._fields)}
 _new_tuple = cast(Any, tuple).__new__
 
 
@@ -58,9 +59,35 @@ def end_task(state: RunState, fact: TaskArrived | TaskLost, wave: Wave) -> RunSt
     return _new_tuple(RunState, new)
 
 
+def end_arrived(state: RunState, arrivals: TaskArrivals, waves: tuple[Wave, ...]) -> RunState:
+    """The state after these tasks ended one by one, as `end_task` would leave it."""
+    book, times, n = state.book, arrivals.times, len(arrivals)
+    own = sum(wave.round == book.round for wave in waves)
+    edit = state.running.mutate()
+    for task in arrivals.tasks:
+        del edit[task]
+    running = edit.finish()
+    room, before = state.room, (book.now, *times)
+    for i in range(n - 1, -1, -1):
+        if times[i] - before[i] >= INSTANT_SECONDS:  # the last one before which time passed
+            room = facts_allowed(book.running - i)
+            break
+    changed = book._replace(
+        now=times[-1], answered=False, running=book.running - n, own_running=book.own_running - own, arrived=book.arrived + n,
+        own_arrived=book.own_arrived + own,
+    )  # fmt: skip
+    ended = EndedTogether(state.ended, tuple(arrivals.tasks), waves, tuple(arrivals.seconds), FOLDED)
+    return change(state, book=changed, running=running, ended=ended, room=room)
+
+
 def with_book(state: RunState, **changes: Any) -> RunState:
-    """The state with these entries of its book changed."""
-    return state._replace(book=state.book._replace(**changes))
+    """The state with these entries of its book changed. It is called several times a round: `_replace` would take twice as long."""
+    book: list[Any] = list(state.book)
+    for name, value in changes.items():
+        book[_BOOK_PLACES[name]] = value
+    new: list[Any] = list(state)
+    new[_BOOK] = _new_tuple(Book, book)
+    return _new_tuple(RunState, new)
 
 
 def send_wave(state: RunState, wave: Wave) -> RunState:
@@ -70,7 +97,8 @@ def send_wave(state: RunState, wave: Wave) -> RunState:
     if wave.assignments.due is not None:
         due = max(wave.time + wave.assignments.due, -math.inf if due is None else due)
     return with_book(
-        state._replace(
+        change(
+            state,
             running=state.running.update(dict.fromkeys(range(wave.first, wave.first + n), wave)),
             next_task=wave.first + n,
             progress=replace(state.progress, updates=state.progress.updates + n),
@@ -92,8 +120,8 @@ def drop_tasks(state: RunState, versions: int | None, before: float | None = Non
     tasks = sorted(t for t, wave in state.running.items() if wave.version <= newest or wave.time < earliest)
     if not tasks:
         return state, None
-    now, running, ended = state.book.now, state.running, state.ended
-    waves = [running[t] for t in tasks]
+    now, running = state.book.now, state.running
+    waves = tuple(map(running.__getitem__, tasks))
     if len(tasks) == len(running):
         running = type(running)()
     else:
@@ -101,14 +129,13 @@ def drop_tasks(state: RunState, versions: int | None, before: float | None = Non
             for task in tasks:
                 del edit[task]
             running = edit.finish()
-    for task, wave in zip(tasks, waves, strict=True):
-        ended = Ending(ended, task, wave, now - wave.time, DROPPED)
-    clients = np.array([w.assignments.clients[t - w.first] for t, w in zip(tasks, waves, strict=True)], np.int64)
-    seconds = np.array([now - w.time for w in waves])
+    clients = clients_of_tasks(tasks, waves)
+    took = tuple(now - w.time for w in waves)
+    ended, seconds = EndedTogether(state.ended, tuple(tasks), waves, took, DROPPED), np.array(took)
     event = TasksDropped(now, np.array(tasks, np.int64), clients, seconds)
     own = sum(w.round == state.book.round for w in waves)
     state = with_book(
-        state._replace(running=running, ended=ended),
+        change(state, running=running, ended=ended),
         running=state.book.running - len(tasks),
         own_running=state.book.own_running - own,
     )
@@ -118,17 +145,17 @@ def drop_tasks(state: RunState, versions: int | None, before: float | None = Non
 def update_selector(plan: Plan, state: RunState, fact: ReportsGathered | None) -> RunState:
     """The state after the selector learnt how the round's tasks ended; without a fact, arrivals came for nothing."""
     last = state.gathering if fact is not None else state.ended
-    after = state._replace(gathering=None) if fact is not None else with_book(state._replace(ended=None), arrived=0)
+    after = change(state, gathering=None) if fact is not None else with_book(change(state, ended=None), arrived=0)
     if plan.choose.learn is None or last is None:
         return after
-    ended = _columns(endings(last), fact)
+    ended = _columns(ended_columns(last), fact)
     with error_context(f"selector {plan.choose.name!r}, while it learnt how {len(ended.tasks)} tasks ended,"):
-        return after._replace(selector=plan.choose.learn(state.selector, ended, state.book.now))
+        return change(after, selector=plan.choose.learn(state.selector, ended, state.book.now))
 
 
-def _columns(ended_tasks: list[Ending], fact: ReportsGathered | None) -> Ended:
-    tasks = np.array([e.task for e in ended_tasks], np.int64)
-    fate = np.array([e.fate for e in ended_tasks], np.int8)
+def _columns(ended_tasks: EndedColumns, fact: ReportsGathered | None) -> Ended:
+    tasks = np.array(ended_tasks.tasks, np.int64)
+    fate = np.array(ended_tasks.fates, np.int8)
     stats: dict[str, np.ndarray[Any, Any]] = {}
     if fact is None:
         fate[fate == FOLDED] = WASTED
@@ -138,8 +165,8 @@ def _columns(ended_tasks: list[Ending], fact: ReportsGathered | None) -> Ended:
         for name, values in fact.stats.items():
             stats[name] = np.full(len(tasks), np.nan)
             stats[name][at] = values
-    clients = np.array([e.wave.assignments.clients[e.task - e.wave.first] for e in ended_tasks], np.int64)
-    return Ended(tasks, clients, np.array([e.seconds for e in ended_tasks]), fate, stats)
+    clients = clients_of_tasks(ended_tasks.tasks, ended_tasks.waves)
+    return Ended(tasks, clients, np.array(ended_tasks.seconds), fate, stats)
 
 
 def next_round(state: RunState) -> RunState:

@@ -14,14 +14,14 @@ from fedfleet.core.parts import Draw, Plan
 from fedfleet.core.records import Assignments, Floats, Ints, Roster, Wave
 from fedfleet.engine.book import send_wave, with_book
 from fedfleet.engine.decisions import consult
-from fedfleet.engine.state import Phase, Reaction, RunState, endings
+from fedfleet.engine.state import Phase, Reaction, RunState, change, endings
 
 
 def handle_candidates(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reaction:
     """Look before picking if the selector wants that; else pick."""
     if not state.book.asking or state.probe is not None:
         raise RunFailed("internal error: unexpected candidates were reported; please report this")
-    state = with_book(state._replace(at_least=0), now=fact.time)
+    state = with_book(change(state, at_least=0), now=fact.time)
     if state.phase is Phase.ENDING:
         return Reaction(with_book(state, asking=False))  # asked for before the end of the run; no task is sent any more
     roster, choose = fact.roster, plan.choose
@@ -37,7 +37,7 @@ def handle_candidates(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reac
     if places(roster, clients) is None:
         raise RunFailed(f"selector {choose.name!r} probes clients that are not on the roster")
     probe = Probe(clients, stat, state.server, fact.time, state.book.round, choose.probe_seconds)
-    return Reaction(state._replace(roster=roster, probe=probe), (), (probe,))
+    return Reaction(change(state, roster=roster, probe=probe), (), (probe,))
 
 
 def handle_probe_answer(plan: Plan, state: RunState, fact: Probed) -> Reaction:
@@ -48,7 +48,7 @@ def handle_probe_answer(plan: Plan, state: RunState, fact: Probed) -> Reaction:
     roster, probe = state.roster, state.probe
     if roster is None or probe is None:
         raise RunFailed("internal error: a probe was answered that was never sent; please report this")
-    state = with_book(state._replace(roster=None, probe=None), now=fact.time)
+    state = with_book(change(state, roster=None, probe=None), now=fact.time)
     if state.phase is Phase.ENDING:
         return Reaction(with_book(state, asking=False))
     at = places(roster, fact.clients)
@@ -65,7 +65,7 @@ def _pick(plan: Plan, state: RunState, roster: Roster, draw: Draw | None = None)
     wanted = book.wanted - book.selected
     with error_context(f"selector {plan.choose.name!r}, picking {wanted} of {len(roster.clients)} candidates,"):
         assignments = plan.choose.pick(state.selector, roster, min(wanted, len(roster.clients)), draw)
-    state = with_book(state._replace(others=False), asking=False, answered=True, asks=book.asks + 1)
+    state = with_book(change(state, others=False), asking=False, answered=True, asks=book.asks + 1)
     if not len(assignments.clients):
         return consult(plan, state)
     at = _check_pick(plan, roster, assignments, wanted)

@@ -16,7 +16,7 @@ from fedfleet.core.commands import Probe
 from fedfleet.core.parts import State
 from fedfleet.core.records import Assignments, Book, Cost, EvalScore, Roster, Score, ServerState, Tally, Wave
 from fedfleet.core.trees import Array, Tree
-from fedfleet.engine.state import Ending, Phase, Progress, RunState, in_order_of_arrival, open_endings
+from fedfleet.engine.state import EndedChain, Ending, Phase, Progress, RunState, in_order_of_arrival, open_endings
 
 Frozen = tuple[dict[str, Any], dict[str, Array]]
 _COLUMNS = ("clients", "steps", "share", "keys", "samples", "bytes_down", "bytes_up")
@@ -102,12 +102,12 @@ def _progress(data: Mapping[str, Any]) -> Progress:
     return replace(progress, tried=EvalScore(Score(**tried["score"]), unseen))
 
 
-def _ending_rows(last: Ending | None) -> list[list[Any]]:
+def _ending_rows(last: EndedChain | None) -> list[list[Any]]:
     return [[e.task, e.wave.first, e.seconds, e.fate] for e in in_order_of_arrival(last)]
 
 
-def _link_endings(rows: Iterable[tuple[int, int, float, int]], waves: Mapping[int, Wave]) -> Ending | None:
-    last: Ending | None = None
+def _link_endings(rows: Iterable[tuple[int, int, float, int]], waves: Mapping[int, Wave]) -> EndedChain | None:
+    last: EndedChain | None = None
     for task, first, seconds, fate in rows:
         last = Ending(last, task, waves[first], seconds, fate)
     return last

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from itertools import compress
 from typing import Protocol
 
 from fedfleet.core.commands import Account, Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.cost import settings_at
+from fedfleet.core.lazy_sequence import LazySequence
 from fedfleet.core.parts import Plan
 from fedfleet.core.passes import NO_SETTINGS
-from fedfleet.core.records import FOLDED, Context
-from fedfleet.engine.state import Ending, Phase, RunState, endings, next_wake
+from fedfleet.core.records import FOLDED, Context, Wave, by_wave
+from fedfleet.engine.state import EndedChain, EndedColumns, Phase, RunState, change, ended_columns, next_wake
 
 
 def pending_commands(plan: Plan, state: RunState) -> tuple[Command, ...]:
@@ -28,7 +32,7 @@ def pending_commands(plan: Plan, state: RunState) -> tuple[Command, ...]:
         result.append(state.probe)
     elif state.book.asking:
         result.append(FindCandidates(state.book.wanted - state.book.selected, state.at_least))
-    result += map(account_command, state.unpaid)
+    result += (account_command(ended_columns(last)) for last in state.unpaid)
     if state.phase is Phase.GATHERING:
         result.append(gather_command(state))
     elif state.phase in (Phase.EVALUATING, Phase.EVALUATING_MIDROUND, Phase.CONSULT_AFTER_EVALUATION, Phase.ENDING):
@@ -36,29 +40,41 @@ def pending_commands(plan: Plan, state: RunState) -> tuple[Command, ...]:
     return tuple(result)
 
 
-def gather_command(state: RunState) -> Gather:
-    """Fold what has arrived, in the order of tasks."""
-    arrived, version = [e for e in endings(state.gathering) if e.fate == FOLDED], state.book.version
-    contexts: list[Context] = []
-    for e in arrived:
-        assignments, slot, staleness = e.wave.assignments, e.task - e.wave.first, version - e.wave.version
-        settings = settings_at(assignments, slot) if assignments.settings else NO_SETTINGS
-        start = e.wave.server.params if staleness else None
-        contexts.append(Context(staleness, e.seconds, int(assignments.clients[slot]), settings, e.task, start))
-    return Gather(tuple(e.task for e in arrived), tuple(e.wave for e in arrived), tuple(contexts), state.server, version + 1)
+def gather_command(state: RunState, columns: EndedColumns | None = None) -> Gather:
+    """Fold what has arrived, in the order of tasks; `columns` are the tasks that are gathered, from a caller that has them."""
+    columns, version = ended_columns(state.gathering) if columns is None else columns, state.book.version
+    arrived = [fate == FOLDED for fate in columns.fates]
+    tasks, waves = tuple(compress(columns.tasks, arrived)), tuple(compress(columns.waves, arrived))
+    seconds = tuple(compress(columns.seconds, arrived))
+    contexts = LazySequence(len(tasks), partial(_contexts, tasks, waves, seconds, version))
+    return Gather(tasks, waves, contexts, state.server, version + 1)
 
 
-def account_command(last: Ending) -> Account:
+def _contexts(tasks: Sequence[int], waves: Sequence[Wave], seconds: Sequence[float], version: int) -> list[Context]:
+    result: list[Context] = []
+    for wave, first, stop, slots in by_wave(tasks, waves):
+        assignments, staleness = wave.assignments, version - wave.version
+        start = wave.server.params if staleness else None
+        clients = assignments.clients[slots].tolist()
+        for task, client, took in zip(tasks[first:stop], clients, seconds[first:stop], strict=True):
+            settings = settings_at(assignments, task - wave.first) if assignments.settings else NO_SETTINGS
+            result.append(Context(staleness, took, client, settings, task, start))
+    return result
+
+
+def account_command(columns: EndedColumns) -> Account:
     """Find out what these ended tasks cost."""
-    tasks = endings(last)
-    return Account(tuple(e.task for e in tasks), tuple(e.wave for e in tasks), tuple(e.seconds for e in tasks))
+    return Account(tuple(columns.tasks), tuple(columns.waves), tuple(columns.seconds))
 
 
-def request_account(state: RunState, last: Ending | None) -> tuple[RunState, tuple[Account, ...]]:
-    """The state in which it is asked what these ended tasks cost; nothing if none ended."""
+def request_account(
+    state: RunState, last: EndedChain | None, columns: EndedColumns | None = None
+) -> tuple[RunState, tuple[Account, ...]]:
+    """The state in which it is asked what these ended tasks cost, of which `columns` may be known; nothing if none ended."""
     if last is None:
         return state, ()
-    return state._replace(unpaid=(*state.unpaid, last)), (account_command(last),)
+    command = account_command(ended_columns(last) if columns is None else columns)
+    return change(state, unpaid=(*state.unpaid, last)), (command,)
 
 
 def evaluate_command(state: RunState) -> Evaluate:

@@ -14,7 +14,7 @@ from fedfleet.core.records import FOLDED, Decision
 from fedfleet.engine import stop_rules
 from fedfleet.engine.book import drop_tasks, next_round, update_selector, with_book
 from fedfleet.engine.commands import evaluate_command, gather_command, request_account
-from fedfleet.engine.state import Phase, Reaction, RunState, endings, mark_overtaken
+from fedfleet.engine.state import Phase, Reaction, RunState, change, ended_columns, mark_overtaken
 
 # A policy that abandons and asks in turn within one consultation is stopped after this number of turns.
 _MAX_TURNS = 100
@@ -32,7 +32,7 @@ def consult(plan: Plan, state: RunState) -> Reaction:
     except FedFleetError:
         raise
     except Exception as error:  # spelt out, since it is the hot path
-        raise part_error(_policy_context(plan, state), error) from error
+        raise part_error(policy_context(plan, state), error) from error
     # The usual answer, once for every task that ends: go on waiting as agreed.
     quiet = not (ask or commit or abandon) and drop is before is keep is None and (book.running or book.asking)
     if quiet and state.wake == (plan.stop.virtual_seconds if wake_at is None else wake_at):
@@ -61,7 +61,7 @@ def _apply_decisions(plan: Plan, state: RunState, decision: Decision) -> Reactio
         outcomes, commands, state = outcomes + closed.outcomes, commands + closed.commands, closed.state
         if state.phase is not Phase.OPEN:
             return Reaction(state, outcomes, commands)
-        with error_context(_policy_context(plan, state)):
+        with error_context(policy_context(plan, state)):
             decision = plan.pace.decide(state.book)
     raise RunFailed(f"policy {plan.pace.name!r} abandons round after round at time {state.book.now} without letting time pass")
 
@@ -84,7 +84,7 @@ def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunS
     if decision.ask > 0 and book.asking:  # the answer that is awaited serves both
         # Probed clients have been seen already: the request waits for no further client.
         least = max(state.at_least, decision.at_least) if state.probe is None else 0
-        state = state._replace(others=state.others or decision.others, at_least=least)
+        state = change(state, others=state.others or decision.others, at_least=least)
         state = with_book(state, wanted=book.wanted + decision.ask)
     elif decision.ask > 0:
         if book.answered:
@@ -92,7 +92,7 @@ def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunS
                 f"policy {plan.pace.name!r} asks for candidates again as soon as it has received some, "
                 f"at time {book.now}; let it wake later"
             )
-        state = state._replace(others=decision.others, at_least=decision.at_least)
+        state = change(state, others=decision.others, at_least=decision.at_least)
         state = with_book(state, asking=True, wanted=book.selected + decision.ask)
         commands = (FindCandidates(decision.ask, decision.at_least),)
     wake = decision.wake_at if decision.wake_at is not None else math.inf
@@ -103,7 +103,7 @@ def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunS
         )
     wake = min(wake, plan.stop.virtual_seconds)
     if wake != state.wake:
-        state = state._replace(wake=wake)
+        state = change(state, wake=wake)
         commands = (*commands, WakeAt(wake if state.look is None else min(wake, state.look)))
     return state, commands
 
@@ -111,18 +111,20 @@ def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunS
 def _abandon(plan: Plan, state: RunState, reason: str) -> Reaction:
     """End the round and go on with the old model."""
     failed = RoundFailed(state.book.now, state.book.round, reason)
-    arrived = np.array([e.task for e in endings(state.ended) if e.fate == FOLDED], np.int64)
+    columns = ended_columns(state.ended)
+    arrived = np.array([task for task, fate in zip(columns.tasks, columns.fates, strict=True) if fate == FOLDED], np.int64)
     forget = (Forget(arrived, arrived[:0]),) if len(arrived) else ()  # their clients are free already
-    state, account = request_account(state, state.ended)
+    state, account = request_account(state, state.ended, columns)
     after = _end_round(plan, update_selector(plan, state, None))
     return Reaction(after.state, (failed, *after.outcomes), account + forget + after.commands)
 
 
 def _gather(state: RunState) -> Reaction:
     """End the round by folding what has arrived."""
-    state = state._replace(gathering=state.ended, ended=None, phase=Phase.GATHERING)
-    state, account = request_account(state, state.gathering)
-    return Reaction(with_book(state, arrived=0, own_arrived=0), (), (*account, gather_command(state)))
+    state = change(state, gathering=state.ended, ended=None, phase=Phase.GATHERING)
+    columns = ended_columns(state.gathering)
+    state, account = request_account(state, state.gathering, columns)
+    return Reaction(with_book(state, arrived=0, own_arrived=0), (), (*account, gather_command(state, columns)))
 
 
 def open_next_round(plan: Plan, state: RunState) -> Reaction:
@@ -140,10 +142,11 @@ def _end_round(plan: Plan, state: RunState) -> Reaction:
     if reason:
         return stop_rules.start_ending(state, reason)
     if stop_rules.evaluation_due(plan, state):
-        state = state._replace(phase=Phase.EVALUATING)
+        state = change(state, phase=Phase.EVALUATING)
         return Reaction(state, (), (evaluate_command(state),))
     return Reaction(state)
 
 
-def _policy_context(plan: Plan, state: RunState) -> str:
+def policy_context(plan: Plan, state: RunState) -> str:
+    """Which policy an error comes from, and when."""
     return f"policy {plan.pace.name!r}, asked at time {state.book.now} in round {state.book.round},"

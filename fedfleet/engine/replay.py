@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from fedfleet.core.commands import Command, Gather
-from fedfleet.core.errors import BadInput, FedFleetError, RunFailed
+from fedfleet.core.errors import BadInput, FedFleetError, RunFailed, printable
 from fedfleet.core.events import CandidatesSeen, Event, Fact, ModelCommitted, Outcome, Probed, ReportsGathered, TasksSent
 from fedfleet.core.parts import Draw, Plan, State
 from fedfleet.core.records import Assignments, Ints, Keys, Roster
@@ -177,5 +177,5 @@ def _equal(x: object, y: object) -> bool:
 
 
 def _describe(event: Event) -> str:
-    values = {f.name: getattr(event, f.name) for f in fields(event) if not isinstance(getattr(event, f.name), np.ndarray)}
-    return f"{type(event).__name__}({', '.join(f'{n}={v!r}' for n, v in values.items())})"
+    values = {f.name: getattr(event, f.name) for f in fields(event) if not isinstance(getattr(event, f.name), np.ndarray | Mapping)}
+    return printable(f"{type(event).__name__}({', '.join(f'{n}={v!r}' for n, v in values.items())})")

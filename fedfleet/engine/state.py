@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from immutables import Map
 
@@ -30,7 +30,7 @@ class Phase(Enum):
 class Ending(NamedTuple):
     """One ended task, linked to those that ended before: appending is O(1) and shares everything."""
 
-    before: Ending | None
+    before: EndedChain | None
     task: int
     wave: Wave
     seconds: float
@@ -38,6 +38,32 @@ class Ending(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Ending(task={self.task}, seconds={self.seconds}, fate={FATES[self.fate]}, ..)"  # not the whole chain
+
+
+class EndedTogether(NamedTuple):
+    """Tasks that ended in the same way with nothing decided in between, linked like a single one."""
+
+    before: EndedChain | None
+    tasks: tuple[int, ...]
+    waves: tuple[Wave, ...]
+    seconds: tuple[float, ...]
+    fate: int
+
+    def __repr__(self) -> str:
+        return f"EndedTogether({len(self.tasks)} tasks, ..)"  # not the whole chain
+
+
+# The newest link of the tasks that ended.
+EndedChain = Ending | EndedTogether
+
+
+class EndedColumns(NamedTuple):
+    """Ended tasks as columns."""
+
+    tasks: list[int]
+    waves: list[Wave]
+    seconds: list[float]
+    fates: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +87,9 @@ class RunState(NamedTuple):
     selector: State
     book: Book
     running: Map[int, Wave]
-    ended: Ending | None = None
-    gathering: Ending | None = None
-    unpaid: tuple[Ending, ...] = ()  # tasks whose rounds closed, and of which it was asked what they cost
+    ended: EndedChain | None = None
+    gathering: EndedChain | None = None
+    unpaid: tuple[EndedChain, ...] = ()  # tasks whose rounds closed, and of which it was asked what they cost
     roster: Roster | None = None  # whom the selector looks at while a probe is out
     probe: Probe | None = None  # the probe that is out
     others: bool = False  # the ask that is out leaves out the clients that were asked in this round
@@ -75,6 +101,18 @@ class RunState(NamedTuple):
     room: int = 0  # facts other than task ends that this instant may still see: the Zeno guard
     reason: str = ""  # why the run is ending
     look: float | None = None  # when the model is looked at next, where that goes by virtual time
+
+
+_PLACES = {name: place for place, name in enumerate(RunState._fields)}
+_new_tuple = cast(Any, tuple).__new__
+
+
+def change(state: RunState, **changes: Any) -> RunState:
+    """The state with these fields changed, in a third of the time of `_replace`: it happens many times a round."""
+    fields: list[Any] = list(state)
+    for name, value in changes.items():
+        fields[_PLACES[name]] = value
+    return _new_tuple(RunState, fields)
 
 
 class Reaction(NamedTuple):
@@ -95,17 +133,64 @@ def next_wake(state: RunState) -> float | None:
 def mark_overtaken(state: RunState) -> RunState:
     """The state in which something happened that the policy cannot be asked about now: whoever looks at a model on a real clock
     takes time, and has to ask it afterwards; whatever else is awaited does so anyway."""
-    return state._replace(phase=Phase.CONSULT_AFTER_EVALUATION) if state.phase is Phase.EVALUATING_MIDROUND else state
+    return change(state, phase=Phase.CONSULT_AFTER_EVALUATION) if state.phase is Phase.EVALUATING_MIDROUND else state
 
 
-def endings(last: Ending | None) -> list[Ending]:
+def endings(last: EndedChain | None) -> list[Ending]:
     """Ended tasks in the order of their ids."""
     return sorted(in_order_of_arrival(last), key=lambda e: e.task)
 
 
-def in_order_of_arrival(last: Ending | None) -> list[Ending]:
+def in_order_of_arrival(last: EndedChain | None) -> list[Ending]:
     """Ended tasks in the order in which they ended."""
     result: list[Ending] = []
+    for link in _links(last):
+        if isinstance(link, Ending):
+            result.append(link)
+        else:
+            rows = zip(link.tasks, link.waves, link.seconds, strict=True)
+            result += [Ending(None, task, wave, seconds, link.fate) for task, wave, seconds in rows]
+    return result
+
+
+def ended_columns(last: EndedChain | None) -> EndedColumns:
+    """Ended tasks in the order of their ids."""
+    columns = _columns_by_arrival(last)
+    order = sorted(range(len(columns.tasks)), key=columns.tasks.__getitem__)
+    tasks, waves, seconds, fates = columns
+    return EndedColumns(
+        [tasks[i] for i in order], [waves[i] for i in order], [seconds[i] for i in order], [fates[i] for i in order]
+    )
+
+
+def ended_tasks(last: EndedChain | None) -> list[int]:
+    """The ids of ended tasks, in their order."""
+    tasks: list[int] = []
+    while last is not None:
+        tasks.extend((last.task,) if isinstance(last, Ending) else last.tasks)
+        last = last.before
+    return sorted(tasks)
+
+
+def _columns_by_arrival(last: EndedChain | None) -> EndedColumns:
+    columns = EndedColumns([], [], [], [])
+    for link in _links(last):
+        if isinstance(link, Ending):
+            columns.tasks.append(link.task)
+            columns.waves.append(link.wave)
+            columns.seconds.append(link.seconds)
+            columns.fates.append(link.fate)
+        else:
+            columns.tasks.extend(link.tasks)
+            columns.waves.extend(link.waves)
+            columns.seconds.extend(link.seconds)
+            columns.fates.extend([link.fate] * len(link.tasks))
+    return columns
+
+
+def _links(last: EndedChain | None) -> list[EndedChain]:
+    """The links of a chain, the oldest first."""
+    result: list[EndedChain] = []
     while last is not None:
         result.append(last)
         last = last.before

@@ -119,10 +119,10 @@ class Child:
         with suppress(OSError):
             self._process.stdin.close()
 
-    def close(self) -> None:
-        """End it: ask first, then terminate, then kill."""
+    def close(self, *, ask: bool = True) -> None:
+        """End it: ask first, unless it has nothing to finish, then terminate, then kill."""
         self.ask_to_end()
-        for end in (lambda: None, self._process.terminate, self._process.kill):
+        for end in (*((lambda: None,) if ask else ()), self._process.terminate, self._process.kill):
             end()
             try:
                 self._process.wait(_GRACE)

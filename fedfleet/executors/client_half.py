@@ -258,7 +258,7 @@ def stats_of(prepared: PreparedJob, tallies: Tallies, c: int, norm: float) -> di
 
 def weight_of(job: Job, local: LocalPass) -> float:
     """What a report of this job weighs in the mean."""
-    return float(len(job.rows)) if local.weigh == "samples" else 1.0
+    return local.weight_of(len(job.rows))
 
 
 # ---- how jobs are trained -----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from fedfleet.core.commands import Evaluate, Gather, Probe
 from fedfleet.core.cost import settings_at
 from fedfleet.core.errors import Refused
 from fedfleet.core.events import Evaluated, ReportsGathered
+from fedfleet.core.lazy_sequence import LazySequence
 from fedfleet.core.noise import add_noise, seeded_key
 from fedfleet.core.parts import Decoder, Executor, FoldResult, Job, Plan, Trial, folds_in_place
 from fedfleet.core.passes import NO_MEMORY, NO_SETTINGS
@@ -42,7 +44,7 @@ def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int
     algorithm, data, seed = plan.algorithm, world.data, plan.seed
     jobs: list[Job] = []
     for wave, group in _group_by_wave(tasks, waves):
-        assignments, slots = wave.assignments, np.array(group, np.int64) - wave.first
+        assignments, slots = wave.assignments, [task - wave.first for task in group]
         columns = (c[slots].tolist() for c in (assignments.clients, wave.keys, assignments.steps, assignments.share))
         for task, client, key, steps, share in zip(group, *columns, strict=True):
             settings = settings_at(assignments, task - wave.first) if assignments.settings else NO_SETTINGS
@@ -82,10 +84,12 @@ def gather(
     noise_address = command.version, key
     if reports is not None:
         return fold_reports(plan, memory, server, contexts, reports, now, noise_address)
-    if jobs is None:
-        jobs = jobs_for(plan, world, memory, command.tasks, command.waves)
     if execute.fold is None or not folds_in_place(execute, algorithm):
+        if jobs is None:
+            jobs = jobs_for(plan, world, memory, command.tasks, command.waves)
         return fold_reports(plan, memory, server, contexts, execute.train(jobs), now, noise_address)
+    if jobs is None:
+        jobs = LazySequence(len(contexts), partial(jobs_for, plan, world, memory, command.tasks, command.waves))
     decode = algorithm.accept.stack if isinstance(algorithm.accept, Decoder) else None
     folded = execute.fold(jobs, contexts, algorithm.fold, server, decode)
     return finish_gather(plan, memory, contexts, folded, now, noise_address)
@@ -131,7 +135,7 @@ def finish_gather(
     Noise is added here, before there is a fact: nothing that outlives this call holds sums without it.
     """
     fold, (version, key) = plan.algorithm.fold, noise_address
-    for task in (*folded.tasks.tolist(), *(r.task for r in folded.rejected)):
+    for task in (*folded.tasks.tolist(), *(r.task for r in folded.rejected)) if memory.open_tasks else ():
         memory.release_task(task)
     folded = _require_enough(fold, contexts, folded)
     if fold.noise is not None and len(folded.tasks):

@@ -27,8 +27,9 @@ from fedfleet.executors.client_half import (
 )
 from fedfleet.executors.tensor_stacks import TORCH, Tensors, stack_of_one
 from fedfleet.tasks.dropout import addresses, dropout_names
+from fedfleet.tasks.measures import Measuring, needs_measures
 from fedfleet.tasks.narrow_models import at_width
-from fedfleet.tasks.scores import Measuring, needs_measures, sample_counts, sample_losses, spread_tensor
+from fedfleet.tasks.scores import measure_batch, sample_counts, sample_losses, spread_tensor
 
 EVALUATION_BATCH = 2048
 
@@ -209,7 +210,7 @@ def score(module: Any, params: Tensors, x: torch.Tensor, y: torch.Tensor, trial:
             else:  # one value for each sample, or one for all of them
                 loss += float(task.loss.compute(outputs, labels).mean()) * len(batch)
             if measuring is not None:
-                measuring.add(outputs, labels)
+                measure_batch(measuring, outputs, labels)
     result = Score(correct, total, loss / max(len(rows), 1))
     return result if measuring is None else measuring.finish(result)
 

@@ -33,6 +33,7 @@ Tell = Callable[[Body], None]
 Work = Callable[[Body, Tell], Body]
 # How often a piece, or the start of a worker, may end in a death.
 TRIES = 3
+_LOG_KEY = "log of the pool"  # of a message that is no piece
 
 
 def processor_count() -> int:
@@ -66,7 +67,7 @@ class _Worker:
 
 
 @dataclass(slots=True)
-class _WorkerPool:
+class WorkerPool:
     """The workers, the pieces that wait, and how many workers each piece has cost. It has processes to end: `close` does.
 
     `work` names the function of a worker, as module:function, so that workers start before this process has loaded it.
@@ -81,29 +82,39 @@ class _WorkerPool:
     workers: dict[Child, _Worker] = field(default_factory=dict[Child, _Worker])
     inbox: queue.SimpleQueue[tuple[Child, bytes]] = field(default_factory=queue.SimpleQueue)
 
+    def __call__(self, pieces: Sequence[Mapping[str, Any]]) -> Generator[WorkerMessage]:
+        """Have all of these pieces done: their messages as they come, with one end for every piece."""
+        return _perform(self, pieces)
+
+    def log_to(self, path: Path) -> None:
+        """Keep what the workers print in this file: they may have been started before there was a place for it."""
+        if path == self.log:
+            return
+        with path.open("ab") as file:
+            file.write(self.log.read_bytes())
+        self.log = path
+        for child in self.workers:
+            child.tell({_LOG_KEY: str(path.absolute())})
+
     def close(self) -> None:
         """End every worker."""
         for child in self.workers:
             child.ask_to_end()
-        for child in self.workers:
-            child.close()
-
-
-# Has all of these pieces done; their messages as they come, with one end for every piece.
-PerformPieces = Callable[[Sequence[Mapping[str, Any]]], Generator[WorkerMessage]]
+        for child, worker in self.workers.items():
+            child.close(ask=worker.ready)  # others may still be loading their libraries, and have nothing to finish
 
 
 @contextmanager
-def open_workers(work: str, workers: int, *, log: Path) -> Iterator[PerformPieces]:
+def open_workers(work: str, workers: int, *, log: Path) -> Iterator[WorkerPool]:
     """That many workers, which start now and do what they are given until the end. `work`: their function, as module:function.
 
     A piece whose worker dies is given to another, three times at most.
     """
-    pool = _WorkerPool(work, log)
+    pool = WorkerPool(work, log)
     try:
         for _ in range(workers):
             _start_worker(pool)
-        yield lambda pieces: _perform(pool, pieces)
+        yield pool
     finally:
         pool.close()
 
@@ -114,7 +125,7 @@ def run_in_workers(work: Work, pieces: Sequence[Mapping[str, Any]], workers: int
         yield from perform(pieces)
 
 
-def _perform(pool: _WorkerPool, pieces: Sequence[Mapping[str, Any]]) -> Generator[WorkerMessage]:
+def _perform(pool: WorkerPool, pieces: Sequence[Mapping[str, Any]]) -> Generator[WorkerMessage]:
     pool.pieces, pool.waiting, pool.deaths = pieces, deque(range(len(pieces))), {}
     for child, worker in pool.workers.items():
         if worker.ready:
@@ -127,13 +138,13 @@ def _perform(pool: _WorkerPool, pieces: Sequence[Mapping[str, Any]]) -> Generato
             yield message
 
 
-def _start_worker(pool: _WorkerPool) -> None:
+def _start_worker(pool: WorkerPool) -> None:
     with block_interrupts():
         child = Child(__name__, arguments=[pool.work], inbox=pool.inbox, log=pool.log.open("ab"))
     pool.workers[child] = _Worker()
 
 
-def _read_message(pool: _WorkerPool, child: Child, line: bytes) -> Iterator[WorkerMessage]:
+def _read_message(pool: WorkerPool, child: Child, line: bytes) -> Iterator[WorkerMessage]:
     worker, body = pool.workers[child], json.loads(line)
     piece, ended, failure = worker.piece, body.pop("ended", False), body.pop("failure", "")
     if not worker.ready:
@@ -144,14 +155,14 @@ def _read_message(pool: _WorkerPool, child: Child, line: bytes) -> Iterator[Work
         _send_next_piece(pool, child)
 
 
-def _send_next_piece(pool: _WorkerPool, child: Child) -> None:
+def _send_next_piece(pool: WorkerPool, child: Child) -> None:
     """Give a worker the next piece; a worker for which there is none stays, in case another dies."""
     piece = pool.workers[child].piece = pool.waiting.popleft() if pool.waiting else None
     if piece is not None:
         child.tell(dict(pool.pieces[piece]))
 
 
-def _handle_death(pool: _WorkerPool, child: Child) -> Iterator[WorkerMessage]:
+def _handle_death(pool: WorkerPool, child: Child) -> Iterator[WorkerMessage]:
     """A worker died: its piece goes to another, or is given up."""
     worker, cause = pool.workers.pop(child), child.exit_text()
     child.close()
@@ -213,7 +224,13 @@ def answer_piece(work: Work, piece: Body, tell: Tell) -> Body:
 def _read_pieces(pieces: queue.SimpleQueue[Body]) -> None:
     """Read pieces as they come. When the input ends, so does the worker, whatever it is doing: the pool is gone."""
     for line in sys.stdin.buffer:
-        pieces.put(json.loads(line))
+        body = json.loads(line)
+        if _LOG_KEY in body:
+            log = os.open(body[_LOG_KEY], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+        else:
+            pieces.put(body)
     os._exit(0)
 
 

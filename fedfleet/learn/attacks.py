@@ -17,6 +17,7 @@ from fedfleet.core.parts import Algorithm
 from fedfleet.core.passes import Passed
 from fedfleet.core.rng import attackers
 from fedfleet.learn.composition import with_pass
+from fedfleet.learn.leaves import copy_of, is_floating
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ def with_attack(algorithm: Algorithm, attack: Attack) -> Algorithm:
         update = dict(passed.update)
         places = attackers(passed.seed, passed.keys, attack.share, attack.clients).nonzero()[0].tolist()
         for name, leaf in passed.update.items():
-            if places and leaf.is_floating_point():
-                update[name] = leaf.clone()
+            if places and is_floating(leaf):
+                update[name] = copy_of(leaf)
                 for c in places:
                     update[name][c] = attack.spoil(leaf[c])
         return replace(passed, update=update)

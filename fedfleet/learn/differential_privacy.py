@@ -8,6 +8,7 @@ selector that goes by reported losses lets them into the models, and the run say
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ from fedfleet.core.passes import Passed
 from fedfleet.core.records import Context
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.folds import sample_entry
+from fedfleet.learn.leaves import column, doubles, is_floating, like, share_kept
 
 Clip = Annotated[float, Ge(SMALLEST), Le(1e4)]  # of an update, as a Euclidean norm
 Multiple = Annotated[float, Ge(1e-3), Le(1e4)]  # of the clipping norm: the standard deviation of the noise
@@ -187,17 +189,17 @@ def _check_clients(algorithm: Algorithm) -> None:
 
 def _add_noise(passed: Passed, clip: float, std: float) -> Passed:
     """A stack of updates, each no longer than `clip`, with noise of this standard deviation in every element."""
-    leaves = {n: v for n, v in passed.update.items() if v.is_floating_point()}
+    leaves = {n: v for n, v in passed.update.items() if is_floating(v)}
     if not leaves:
         return passed
     clients, seed = len(passed.keys), seeded_key(passed.seed)
-    squared: Any = sum(pairwise_sum(leaves[n].reshape(clients, -1).double().square()) for n in sorted(leaves))
-    factor = (clip / squared.sqrt()).clamp(max=1.0)
+    squared: Any = sum(pairwise_sum(doubles(leaves[n].reshape(clients, -1)) ** 2) for n in sorted(leaves))
+    factor = share_kept(clip, squared)
     noisy = dict(passed.update)
     for name, leaf in leaves.items():
-        clipped = leaf * factor.to(leaf.dtype).reshape(-1, *(1,) * (leaf.dim() - 1))
+        clipped = leaf * column(factor, leaf)
         for c, (key, task) in enumerate(zip(passed.keys.tolist(), passed.tasks.tolist(), strict=True)):
-            noise = normals(seed, f"{key}|{name}", task, 0, leaf[c].numel())
-            clipped[c] += leaf.new_tensor(std * noise).reshape(leaf[c].shape)
+            noise = normals(seed, f"{key}|{name}", task, 0, math.prod(leaf[c].shape))
+            clipped[c] += like(std * noise, leaf).reshape(leaf[c].shape)
         noisy[name] = clipped
     return replace(passed, update=noisy, bytes_up=None)  # with noise in it, no matrix is of low rank any more

@@ -21,6 +21,7 @@ from fedfleet.core.passes import NO_SETTINGS, After, Carry, ConstantTerm, LocalP
 from fedfleet.core.records import ServerState
 from fedfleet.core.trees import Tree
 from fedfleet.learn.composition import split_aggregate, with_extra, with_pass
+from fedfleet.learn.leaves import column
 from fedfleet.learn.objectives import with_term
 from fedfleet.learn.server_optimisers import with_rule
 
@@ -37,11 +38,6 @@ def weights_of(model: Tree) -> Tree:
 def zero_weights(model: Tree) -> Tree:
     """Zeros, one for each weight of the model."""
     return {n: np.zeros_like(v) for n, v in weights_of(model).items()}
-
-
-def column(values: Any, like: Any) -> Any:
-    """One number for each client, in a shape that broadcasts against a stack."""
-    return like.new_tensor(values).reshape(-1, *(1,) * (like.dim() - 1))
 
 
 # ---- SCAFFOLD ---------------------------------------------------------------------------------------------------
@@ -125,9 +121,11 @@ def _move_controls(strength: float) -> After:
             if name not in passed.update:  # it stays at home, and is not corrected
                 control[name], update[_PREFIX + name] = own, own * 0.0
                 continue
-            # Few passes over memory: the change with its sign turned round is made once.
-            negative_change = own.lerp(server_control, strength)
-            negative_change.addcmul_(passed.update[name], column(1.0 / (passed.rates * passed.steps), own))
+            step, inverse = passed.update[name], column(1.0 / (passed.rates * passed.steps), own)
+            if isinstance(own, np.ndarray):
+                negative_change = own + np.float32(strength) * (server_control - own) + step * inverse
+            else:  # few passes over memory: the change with its sign turned round is made once
+                negative_change = own.lerp(server_control, strength).addcmul_(step, inverse)
             control[name] = own - negative_change
             update[_PREFIX + name] = negative_change * column(-1.0 / passed.weight, own)
         return replace(passed, update=update, memory={**passed.memory, "control": control})

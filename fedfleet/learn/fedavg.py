@@ -26,19 +26,25 @@ def fedavg(
     momentum: Fraction = 0.0,
     weight_decay: NonNegative = 0.0,
     weigh: Literal["samples", "one"] = "samples",
+    max_samples: Count | None = None,
     bound: Bound = 2.0**10,
 ) -> Algorithm:
     """FedAvg: local SGD (or Adam, AdamW) for some epochs or steps, then the mean of the updates, by samples or plain.
 
-    McMahan et al. 2017. `steps` replaces `epochs` when given; `bound` limits each element of an update.
+    McMahan et al. 2017. `steps` replaces `epochs` when given; `bound` limits each element of an update. With `max_samples` a client
+    with more samples weighs as much as one that has so many, so that no client weighs more, whatever it holds or claims to hold;
+    with weigh = "one" all weigh the same.
     """
     if momentum and optimiser != "sgd":
         raise BadInput(f"momentum belongs to sgd; {optimiser} has its own, so leave momentum at 0")
+    if max_samples is not None and weigh == "one":
+        raise BadInput('max_samples limits weights by samples, and with weigh = "one" every report weighs 1; leave one of them out')
     local = LocalPass(
         optimisers.build_optimiser(optimiser, momentum=momentum, weight_decay=weight_decay),
         BatchPlan(batch, epochs, steps),
         rate=lr,
         weigh=weigh,
+        max_samples=max_samples,
     )
     return Algorithm(
         name="fedavg",

@@ -14,7 +14,9 @@ from fedfleet.core.passes import NO_SETTINGS, After, LocalPass, Passed, Proximal
 from fedfleet.core.records import Floats, ServerState
 from fedfleet.core.trees import Tree
 from fedfleet.learn.composition import split_aggregate, with_pass
-from fedfleet.learn.drift_correction import column, weights_of
+from fedfleet.learn.drift_correction import weights_of
+from fedfleet.learn.leaves import column, is_floating
+from fedfleet.learn.leaves import like as in_kind_of
 from fedfleet.learn.server_optimisers import with_rule
 
 _PREFIX = "walked/"
@@ -63,10 +65,10 @@ def _division_hook(momentum: float, pull: float) -> After:
 
     def divide(passed: Passed) -> Passed:
         lengths = walk_lengths(passed.steps, momentum, pull * passed.rates)
-        names = weights_of({n: np.empty(0, np.float32) for n, v in passed.update.items() if v.is_floating_point()})
+        names = weights_of({n: np.empty(0, np.float32) for n, v in passed.update.items() if is_floating(v)})
         update = {n: v * column(1.0 / lengths, v) if n in names else v for n, v in passed.update.items()}
-        like = next(v for v in passed.update.values() if v.is_floating_point())
-        return replace(passed, update={**update, _PREFIX + "steps": like.new_tensor(lengths).reshape(-1, 1)})
+        floating = next(v for v in passed.update.values() if is_floating(v))
+        return replace(passed, update={**update, _PREFIX + "steps": in_kind_of(lengths, floating).reshape(-1, 1)})
 
     return divide
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfleet.core.aggregation import Aggregate
-from fedfleet.core.limits import Count, Fraction, Positive
+from fedfleet.core.limits import Count, Depth, Fraction, Positive
+from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.passes import Passed
@@ -19,14 +20,16 @@ from fedfleet.core.records import ServerState
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.trees import Array, Tree
 from fedfleet.learn.composition import with_pass
+from fedfleet.learn.leaves import is_floating, join
 
+_BYTES = 16.0  # of memory for each number of a sketch, and for each row of each weight
 _SKETCH, _MOMENTUM, _ERROR = "sketch", "sketch/momentum", "sketch/error"
 
 
 def with_sketch(
     algorithm: Algorithm,
     *,
-    rows: Count = 3,
+    rows: Depth = 3,
     columns: Count | None = None,
     k: Count | None = None,
     server_momentum: Fraction = 0.9,
@@ -51,7 +54,10 @@ def with_sketch(
     """
 
     def table_of_size(size: int) -> Table:
-        return table_of(facts.seed, size, rows, columns or math.ceil(size / 10))
+        width = columns or math.ceil(size / 10)
+        what = f"algorithm: a sketch of {rows} rows of {width:,} numbers"
+        check_memory(_BYTES * rows * (size + width), what, "ask for fewer columns or rows")
+        return table_of(facts.seed, size, rows, width)
 
     def table(tree: Tree) -> Table:
         return table_of_size(sum(v.size for v in _floating_leaves(tree).values()))
@@ -76,10 +82,8 @@ def with_sketch(
         return replace(new_state, extra={**new_state.extra, _MOMENTUM: momentum, _ERROR: error})
 
     def encode(passed: Passed) -> Passed:
-        import torch
-
-        leaves = [passed.update[n] for n in sorted(passed.update) if passed.update[n].is_floating_point()]
-        flat = torch.cat([leaf.flatten(1) for leaf in leaves], 1)
+        leaves = [passed.update[n] for n in sorted(passed.update) if is_floating(passed.update[n])]
+        flat = join([leaf.reshape(len(leaf), -1) for leaf in leaves])
         return replace(passed, update={_SKETCH: table_of_size(flat.shape[1]).sketch(flat)})
 
     with_hook = with_pass(algorithm, "its updates cannot be sketched", lambda p: replace(p, after=(*p.after, encode)))

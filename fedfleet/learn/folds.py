@@ -63,7 +63,9 @@ def median() -> Fold:
 def trimmed_mean(share: Trim = 0.25) -> Fold:
     """The mean of every element without this share of the smallest and as many of the largest values.
 
-    Yin et al. 2018. At least one value remains. It holds as long as no larger share of the reports is bad.
+    Yin et al. 2018. How many values that is at each end is rounded up (0.25 of 5 reports are 2; SciPy's `trim_mean` rounds down),
+    so that the cut never holds fewer than the share that may be bad. At least one value remains. It holds as long as no larger
+    share of the reports is bad.
 
     >>> combine_updates(trimmed_mean(0.25), [[1.0], [2.0], [4.0], [90.0]])
     [3.0]

@@ -9,9 +9,16 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Literal
 
+import numpy as np
+
 from fedfleet.core.passes import LinearStep, Optimiser, Tensors
 
 OptimiserName = Literal["sgd", "adam", "adamw"]
+
+
+def _zeros(params: Tensors) -> dict[str, Any]:
+    """A zero for every parameter, as arrays or tensors without a history."""
+    return {n: np.zeros_like(p) if isinstance(p, np.ndarray) else p.detach() * 0.0 for n, p in params.items()}
 
 
 @cache
@@ -19,7 +26,7 @@ def sgd(*, momentum: float = 0.0, weight_decay: float = 0.0) -> Optimiser:
     """Gradient descent, v <- m v + g; w <- w - rate v, with weight decay as part of the gradient."""
 
     def init(params: Tensors) -> Any:
-        return {n: p.detach() * 0.0 for n, p in params.items()} if momentum else None
+        return _zeros(params) if momentum else None
 
     def update(params: Tensors, grads: Tensors, state: Any, rates: Tensors) -> tuple[dict[str, Any], Any]:
         if weight_decay:
@@ -39,7 +46,7 @@ def adam(
     b1, b2 = betas
 
     def init(params: Tensors) -> Any:
-        return 0, {n: p.detach() * 0.0 for n, p in params.items()}, {n: p.detach() * 0.0 for n, p in params.items()}
+        return 0, _zeros(params), _zeros(params)
 
     def update(params: Tensors, grads: Tensors, state: Any, rates: Tensors) -> tuple[dict[str, Any], Any]:
         t, m, v = state
@@ -55,9 +62,13 @@ def adam(
                 decay = weight_decay if decoupled else 0.0
                 new[n] = kernels.adam_step(p, grads[n], (m[n], v[n]), rates[n], t, betas=betas, eps=eps, decay=decay)
                 continue
-            m[n].mul_(b1).add_(grads[n], alpha=1 - b1)
-            v[n].mul_(b2).addcmul_(grads[n], grads[n], value=1 - b2)
-            step = m[n] / (v[n].sqrt() * c2**-0.5).add_(eps)
+            if isinstance(p, np.ndarray):
+                m[n], v[n] = b1 * m[n] + (1 - b1) * grads[n], b2 * v[n] + (1 - b2) * grads[n] * grads[n]
+                step = m[n] / (np.sqrt(v[n]) * c2**-0.5 + eps)
+            else:
+                m[n].mul_(b1).add_(grads[n], alpha=1 - b1)
+                v[n].mul_(b2).addcmul_(grads[n], grads[n], value=1 - b2)
+                step = m[n] / (v[n].sqrt() * c2**-0.5).add_(eps)
             step *= rates[n] * (1.0 / c1)
             new[n] = p * (1.0 - rates[n] * weight_decay) - step if weight_decay and decoupled else p - step
         return new, (t, m, v)
@@ -67,14 +78,14 @@ def adam(
 
 def _descend(param: Any, grad: Any, rate: Any) -> Any:
     """w - rate g; on an accelerator in one pass over memory."""
-    if param.is_cuda and isinstance(rate, float):
+    if getattr(param, "is_cuda", False) and isinstance(rate, float):
         return param.sub(grad, alpha=rate)
     return param - rate * grad
 
 
 def _kernels(param: Any, grad: Any) -> Any:
     """Kernels that make a step in one pass over memory, where there are any."""
-    if not param.is_cuda:
+    if not getattr(param, "is_cuda", False):
         return None
     import torch
 

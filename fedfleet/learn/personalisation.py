@@ -150,7 +150,14 @@ def with_own_model(algorithm: Algorithm, *, lam: NonNegative = 0.1) -> Algorithm
         if inner.second is not None:
             raise BadInput(f"{algorithm.name!r} already has a second model, so Ditto cannot add another; use ditto alone")
         own_pass = LocalPass(
-            inner.optimiser, inner.batches, inner.rate, (ProximalTerm(lam),), inner.objective, inner.train, weigh=inner.weigh
+            inner.optimiser,
+            inner.batches,
+            inner.rate,
+            (ProximalTerm(lam),),
+            inner.objective,
+            inner.train,
+            weigh=inner.weigh,
+            max_samples=inner.max_samples,
         )
         return replace(inner, second=SecondModel(_same_model, own_pass))
 

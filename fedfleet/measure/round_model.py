@@ -39,7 +39,7 @@ def walk_rounds(
             break
         start = now + rules.t_break
         if rules.wait_if_few and earliest is not None and start < horizon:
-            start = earliest(anyone, rules.least(), start, horizon)
+            start = earliest(anyone, rules.waits_for(), start, horizon)
         if start >= horizon:
             now = horizon
             break

@@ -109,7 +109,7 @@ def _learning_warnings(run: Progress, score: ScoreInfo) -> list[str]:
     # Clients that keep models of their own may have learnt although the global one has not.
     best, mean = float(curve.accuracy.max()), own.mean if own else 0.0
     start, last = float(curve.accuracy[0]), float(curve.accuracy[-1])
-    cause = "is algorithm.lr right, is the data, and do enough clients take part?"
+    cause = "check algorithm.lr, the data, and whether enough clients take part"
     if chance is not None:
         total = next(e.total for e in reversed(run.evaluations) if e.total)
         luck = _DEVIATIONS * math.sqrt(chance * (1.0 - chance) / total) if score.kind.percent else _LEAST_R2

@@ -1,5 +1,6 @@
 """The wire: the same coordinator fed by real device processes over gRPC."""
 
+import logging
 import os
 import sys
 
@@ -13,3 +14,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 _NO_TLS_1_2 = ("GRPC_SSL_CIPHER_SUITES", "ECDHE-PSK-CHACHA20-POLY1305")
 ONLY_TLS_1_3 = os.environ.get(_NO_TLS_1_2[0]) == _NO_TLS_1_2[1] or "grpc._cython.cygrpc" not in sys.modules
 os.environ[_NO_TLS_1_2[0]] = _NO_TLS_1_2[1]
+
+# gRPC logs text that is not UTF-8 with a traceback, and Python shows what nobody handles on the terminal: a damaged line would fill
+# it. Programs that handle logging get these records as before.
+logging.getLogger("grpc._cython.cygrpc").addHandler(logging.NullHandler())

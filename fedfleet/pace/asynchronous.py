@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Natural, Positive, Waiting
-from fedfleet.core.parts import Policy
+from fedfleet.core.parts import UNSTEADY, Policy, Steady, SteadyDecide
 from fedfleet.core.records import NOTHING, Book, Decision
 from fedfleet.pace.rounds import IfFew
 
@@ -51,12 +51,31 @@ class Places:
             return Decision(wake_at=wake, drop_before=book.now - self.lease, keep=(answered_at, book.now, short))
         if room <= 0 or (room < self.batch and book.running and not coming):
             return NOTHING if memory is None and until is None else Decision(wake_at=until, keep=memory)
-        # Which clients are in reach, and which a selector accepts, may differ for a night: it looks less and less often, but not
-        # for ever.
-        start = max(answered_at, book.sent_at) + (self.refill * 2.0 ** min(max(short - 1.0, 0.0), _DOUBLINGS))
+        start = self._next_ask(book, answered_at, short)
         if book.now < start and not coming:  # an ask that is out can grow at any time
             return Decision(wake_at=min(start, sweep), keep=memory)
         return Decision(room, until, keep=memory, at_least=int(short > 0))
+
+    def _next_ask(self, book: Book, answered_at: float, short: float) -> float:
+        """When free places may be filled.
+
+        Which clients are in reach, and which a selector accepts, may differ for a night: it looks less and less often, but not for
+        ever.
+        """
+        return max(answered_at, book.sent_at) + (self.refill * 2.0 ** min(max(short - 1.0, 0.0), _DOUBLINGS))
+
+    def steady(self, book: Book) -> Steady:
+        """How many of the next reports change nothing about when `fill` wants to be woken."""
+        answered_at, swept_at, short = book.kept
+        coming = book.wanted - book.selected if book.asking else 0
+        room, sweep = self.concurrency - book.running - coming, swept_at + self.lease / _SWEEPS
+        # So many free places are left alone.
+        idle_places = 0 if coming else self.batch - 1
+        if room < idle_places:
+            return Steady(min(idle_places - room, book.running - 1), None if sweep == math.inf else sweep)
+        if coming:
+            return UNSTEADY
+        return Steady(book.running - 1, min(self._next_ask(book, answered_at, short), sweep))
 
 
 def buffered(
@@ -99,9 +118,13 @@ def buffered(
             return Decision(abandon=nobody, keep=(answered_at, swept_at, 1.0))
         return decision
 
+    def steady(book: Book) -> Steady:
+        arrivals, wake_at = places.steady(book)
+        return Steady(min(arrivals, k - book.arrived - 1), wake_at)
+
     return Policy(
-        "buffered", decide, concurrency, _START, patience=places.patience(), prompt=True, key="concurrency", holds=k,
-        limit="lease", endless=lease == math.inf, rounds=False,
+        "buffered", SteadyDecide(decide, steady), concurrency, _START, patience=places.patience(), prompt=True,
+        key="concurrency", holds=k, limit="lease", endless=lease == math.inf, rounds=False, most_reports=k - 1 + concurrency,
     )  # fmt: skip
 
 
@@ -132,6 +155,7 @@ def semi_async(
         raise BadInput(f"batch: {batch} places are never free with concurrency = {concurrency}; lower batch or raise concurrency")
     longest = period * (max_staleness + 1) if lease is None else lease
     places, enough = Places(concurrency, longest, refill, batch), _TRIES * concurrency
+    asks = math.floor(period / refill) + 1  # in a period
     empty = "nothing arrived in a whole period"
 
     def decide(book: Book) -> Decision:
@@ -149,9 +173,16 @@ def semi_async(
         # What runs now will be one version older when this commit is made.
         return closing._replace(commit=True, drop=max_staleness) if book.arrived else closing._replace(abandon=empty)
 
+    def steady(book: Book) -> Steady:
+        arrivals, wake_at = places.steady(book)
+        end = book.opened_at + period
+        if book.now >= end:
+            return UNSTEADY
+        return Steady(arrivals, end if wake_at is None else min(end, wake_at))
+
     return Policy(
-        "semi_async", decide, concurrency, _START, patience=places.patience(), key="concurrency", limit="lease",
-        rounds=False,
+        "semi_async", SteadyDecide(decide, steady), concurrency, _START, patience=places.patience(), key="concurrency",
+        limit="lease", rounds=False, most_reports=concurrency * (asks + 1),
     )  # fmt: skip
 
 

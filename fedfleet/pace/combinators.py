@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 from annotated_types import Ge, Le
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Policy
+from fedfleet.core.parts import UNSTEADY, Policy, Steady, SteadyDecide
 from fedfleet.core.records import Book, Decision
 
 
@@ -31,6 +31,7 @@ def first_of(first: Policy, second: Policy) -> Policy:
     shorter = ("first", first) if first.patience <= second.patience else ("second", second)
     fuller = ("first", first) if _max_reports(first) >= _max_reports(second) else ("second", second)
     shows_by_policy = {"first": first.shows, "second": tuple((name, own + at) for name, at in second.shows)}
+    most = first.most_reports, second.most_reports
     both = {name for name, _ in first.shows} & {name for name, _ in second.shows}
 
     def decide(book: Book) -> Decision:
@@ -46,9 +47,19 @@ def first_of(first: Policy, second: Policy) -> Policy:
         )
         return closing[0]._replace(ask=0, keep=None if after == book.kept else after)
 
+    promises = first.decide, second.decide
+
+    def steady(book: Book) -> Steady:
+        a, b = promises
+        if not isinstance(a, SteadyDecide) or not isinstance(b, SteadyDecide):
+            return UNSTEADY
+        both = a.steady(book._replace(kept=book.kept[:own])), b.steady(book._replace(kept=book.kept[own:]))
+        wakes = [one.wake_at for one in both if one.wake_at is not None]
+        return Steady(min(one.arrivals for one in both), min(wakes, default=None))
+
     return Policy(
         f"first_of({first.name}, {second.name})",
-        decide,
+        SteadyDecide(decide, steady),
         larger[1].cohort,
         (*first.initial, *second.initial),
         least=min(first.least, second.least),
@@ -63,6 +74,8 @@ def first_of(first: Policy, second: Policy) -> Policy:
         rounds=first.rounds and second.rounds,
         shows=tuple((f"{who}.{n}" if n in both else n, at) for who, shows in shows_by_policy.items() for n, at in shows),
         wraps=(*first.wraps, *second.wraps),
+        most_reports=None if None in most else sum(n for n in most if n is not None),
+        late_reports=first.late_reports or second.late_reports,
     )
 
 
@@ -117,15 +130,19 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
             f"overcommit: {policy.name!r} already asks for more clients than it needs; multiply the two factors and keep one"
         )
 
+    def counts_of(ask_memory: _AskMemory, book: Book) -> tuple[int, int]:
+        """How many clients the inner policy wanted and sees as selected."""
+        wanted, seen = int(ask_memory.wanted), int(ask_memory.seen)
+        if not wanted:  # another policy asked, not the inner one
+            return book.wanted, book.selected
+        return wanted, seen + min(book.selected - int(ask_memory.selected), wanted - seen)
+
     def decide(book: Book) -> Decision:
         ask_memory = _AskMemory(*book.kept[:_OWN])
         if ask_memory.round != book.round:
             # Memory of an earlier round counts no more, but for an ask that is still out: none of it has been answered.
             ask_memory = _AskMemory(book.round, ask_memory.wanted - ask_memory.seen if book.asking else 0.0)
-        wanted, seen = int(ask_memory.wanted), int(ask_memory.seen)
-        selected = seen + min(book.selected - int(ask_memory.selected), wanted - seen)
-        if not wanted:  # another policy asked, not the inner one
-            wanted, selected = book.wanted, book.selected
+        wanted, selected = counts_of(ask_memory, book)
         inner = policy.decide(book._replace(wanted=wanted, selected=selected, kept=book.kept[_OWN:]))
         if inner.ask and book.asking:
             ask_memory = ask_memory._replace(wanted=wanted + inner.ask)
@@ -135,11 +152,20 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
         # The small slack keeps 1.1 * 10 = 11.000000000000002 at eleven.
         return inner._replace(ask=math.ceil(inner.ask * factor - 1e-9), keep=None if memory == book.kept else memory)
 
+    promise = policy.decide
+
+    def steady(book: Book) -> Steady:
+        ask_memory = _AskMemory(*book.kept[:_OWN])
+        if not isinstance(promise, SteadyDecide) or ask_memory.round != book.round:
+            return UNSTEADY
+        wanted, selected = counts_of(ask_memory, book)
+        return promise.steady(book._replace(wanted=wanted, selected=selected, kept=book.kept[_OWN:]))
+
     # What else can be known of the rounds of `policy` holds for these too.
     return replace(
         policy,
         name=f"overcommit({policy.name})",
-        decide=decide,
+        decide=SteadyDecide(decide, steady) if isinstance(promise, SteadyDecide) else decide,
         initial=(*_AskMemory(), *policy.initial),
         key=f"policy.{policy.key}",
         limit=f"policy.{policy.limit}",
@@ -148,4 +174,5 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
         wraps=(*policy.wraps, _NAME),
         # It asks more clients than these rules say.
         round_rules=None,
+        most_reports=None if policy.most_reports is None else policy.most_reports * math.ceil(factor),
     )

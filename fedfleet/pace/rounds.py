@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, Natural, Positive, Share, Waiting
-from fedfleet.core.parts import Policy
+from fedfleet.core.parts import UNSTEADY, Policy, Steady, SteadyDecide
 from fedfleet.core.records import NOTHING, Book, Decision
 from fedfleet.core.round_rules import RoundRules
 
@@ -112,6 +112,20 @@ def round_policy(name: str, rules: RoundRules) -> Policy:
     # busy as long as they are waited for, and might be all that there are.
     silence = _SILENCE * (late + 1) * (t_break + min(seconds, rules.lease)) if waits_if_few and late else math.inf
 
+    def end_of(book: Book) -> float:
+        # Where too few were picked at first, the time counts from the ask that found the others.
+        sent_at = book.sent_at if book.asks > 1 and book.kept[:1] == (book.round,) else book.first_sent_at
+        end = sent_at + seconds if waits or book.due is None else book.due
+        return min(end, book.sent_at + rules.lease) if has_lease else end
+
+    def steady(book: Book) -> Steady:
+        if book.asking or not book.wanted or book.selected < fewest:
+            return UNSTEADY
+        arrived, running = (book.own_arrived, book.own_running) if late else (book.arrived, book.running)
+        missing = math.ceil(share * book.selected - 1e-9) - arrived
+        end = end_of(book)
+        return Steady(min(missing, running) - 1, None if end == math.inf else end)
+
     def decide(book: Book) -> Decision:
         if book.asking:
             if silence == math.inf or not book.running:
@@ -133,11 +147,7 @@ def round_policy(name: str, rules: RoundRules) -> Policy:
             if retry is not None:
                 return retry
             return _close_round(rules, book, commit if enough else Decision(abandon=few_picked if waits_if_few else few, drop=drop))
-        # Where too few were picked at first, the time counts from the ask that found the others.
-        sent_at = book.sent_at if book.asks > 1 and book.kept[:1] == (book.round,) else book.first_sent_at
-        end = sent_at + seconds if waits or book.due is None else book.due
-        if has_lease:
-            end = min(end, book.sent_at + rules.lease)
+        end = end_of(book)
         arrived, running = (book.own_arrived, book.own_running) if late else (book.arrived, book.running)
         if book.now < end and arrived < math.ceil(share * selected - 1e-9) and running:
             return _wait_until(end)
@@ -153,9 +163,9 @@ def round_policy(name: str, rules: RoundRules) -> Policy:
             f"{rules.ready_share:g} of the selected clients have reported; lower min_share, or raise ready_share above it",
         )
     return Policy(
-        name, decide, cohort, tuple(_AskMemory()) if waits_if_few else (), least=least,
+        name, SteadyDecide(decide, steady), cohort, tuple(_AskMemory()) if waits_if_few else (), least=least,
         patience=math.inf if late else longest, doubts=warnings, limit="lease" if has_lease else "seconds",
-        endless=longest == math.inf, round_rules=rules,
+        endless=longest == math.inf, round_rules=rules, most_reports=cohort, late_reports=late > 0,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, Natural, NonNegative, Positive
-from fedfleet.core.parts import Policy
+from fedfleet.core.parts import UNSTEADY, Policy, Steady, SteadyDecide
 from fedfleet.core.records import NOTHING, Book, Decision
 from fedfleet.pace.rounds import ASKS_IN_VAIN, IfFew
 
@@ -133,9 +133,16 @@ def timeout(
             return Decision(commit=True, drop=max_staleness, keep=keep)
         return Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop, keep=keep)
 
+    def steady(book: Book) -> Steady:
+        memory = _Memory(*book.kept)
+        if book.asking or not book.wanted or rules.note_answer(rules.begin_round(memory, book), book) != memory:
+            return UNSTEADY
+        arrived = book.own_arrived if max_staleness else book.arrived
+        return Steady(enough - arrived - 1, memory.since + memory.seconds)
+
     least = 1 if most else need  # those of several broadcasts need not be in reach at once
     patience = math.inf if max_staleness else top * (most + 1)
     return Policy(
-        "timeout", decide, cohort, tuple(_Memory(seconds)), least=least, patience=patience, holds=enough, limit="ceiling",
-        holds_key="goal", shows=(("t_o", 0),),
+        "timeout", SteadyDecide(decide, steady), cohort, tuple(_Memory(seconds)), least=least, patience=patience, holds=enough,
+        limit="ceiling", holds_key="goal", shows=(("t_o", 0),), most_reports=cohort * (most + 1), late_reports=max_staleness > 0,
     )  # fmt: skip

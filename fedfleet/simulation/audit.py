@@ -32,6 +32,7 @@ from fedfleet.simulation.probes import probe_outcome
 from fedfleet.simulation.simulator import Simulation, drive, new_simulation
 from fedfleet.store.aggregates import load_aggregate
 from fedfleet.store.client_memory import ClientMemory
+from fedfleet.store.journal_checks import check_events
 from fedfleet.store.journal_rows import Kind, Row, decode_with_numbers
 from fedfleet.store.noise_source import NoiseSource
 from fedfleet.store.row_text import evaluated_by_devices, spans
@@ -204,7 +205,7 @@ class EventLog(NamedTuple):
 
 
 def _read_log(rows: Sequence[Numbered]) -> EventLog:
-    pairs = list(decode_with_numbers(rows))
+    pairs = list(check_events(decode_with_numbers(rows)))
     return EventLog([number for number, _ in pairs], [event for _, event in pairs])
 
 

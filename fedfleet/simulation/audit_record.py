@@ -155,7 +155,7 @@ class Record:
         if row[1] != kind:
             raise Mismatch(number, f"it says {describe_row(row)}, but in the run {what} here")
         try:
-            fact = next(iter(decode([row])))
+            fact = next(decode([row], number))
             int(row[5])
         except (UnreadableRow, ValueError, TypeError) as error:
             raise Mismatch(number, f"it cannot be read ({error})") from None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import RunFailed
@@ -104,16 +105,22 @@ def restore(
             memory = ClientMemory(folder, limit)
             memory.restore(meta["memory"], arrays)
             memory.check()
-            state = thaw(meta["state"], arrays)
-        except (ValueError, KeyError, TypeError, IndexError, OSError, RunFailed) as error:
-            damages.append(str(error))
+            state, failed_tasks = thaw(meta["state"], arrays), {int(task) for task in meta["struck"]}
+            strays = [ReportUnwanted(*_stray(values)) for values in meta["strays"]]
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, OSError, RunFailed) as error:
+            damages.append(" ".join(f"{path}: {error}".split()) if not isinstance(error, RunFailed) else str(error))
             continue  # the one before it may be whole
         sim = _rebuild_simulation(memory, plan, world, execute, state, eager=eager, noising=noising)
-        sim.failed_tasks |= set(meta["struck"])
-        for time, task, client, size, reason in meta["strays"]:
-            queue_late_report(sim, ReportUnwanted(time, task, client, size, reason))
+        sim.failed_tasks |= failed_tasks
+        for stray in strays:
+            queue_late_report(sim, stray)
         return Restored(sim, position, tuple(damages))
     return Restored(None, 0, tuple(damages))
+
+
+def _stray(values: Sequence[Any]) -> tuple[float, int, int, float, str]:
+    time, task, client, size, reason = values
+    return float(time), int(task), int(client), float(size), str(reason)
 
 
 def _rebuild_simulation(

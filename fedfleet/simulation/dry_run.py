@@ -18,12 +18,11 @@ from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event, ReportsGathered, RoundFailed, TaskArrived, TasksSent, TasksSpent
 from fedfleet.core.parts import Offer, Plan
-from fedfleet.core.records import Assignments, Cost, Ints, ServerState, whole_work
+from fedfleet.core.records import Assignments, Cost, Ints, ServerState, clients_of_tasks, whole_work
 from fedfleet.core.sources import World
 from fedfleet.measure.class_clock import Participation
 from fedfleet.simulation.audit import NO_EXECUTOR, STAND_IN, without_learning
 from fedfleet.simulation.simulator import Simulation, drive, new_simulation
-from fedfleet.simulation.trips import open_trips
 
 _NEVER = 1 << 40  # commits between evaluations that are not wanted
 _NO_OFFER = Offer({})
@@ -77,10 +76,9 @@ class DrySimulation(Simulation):
         if self.plan.choose.charge is not None or self.world.faults is not None:
             Simulation.account(self, command)
             return
-        clients = [wave.assignments.clients[task - wave.first] for task, wave in zip(command.tasks, command.waves, strict=True)]
         tasks: Ints = np.array(command.tasks, np.int64)
-        self.facts.append(TasksSpent(self.state.book.now, tasks, np.array(clients, np.int64), {}))
-        self.trips = open_trips(self.trips, self.state)
+        self.facts.append(TasksSpent(self.state.book.now, tasks, clients_of_tasks(command.tasks, command.waves), {}))
+        self.trips.tidy(self.state)
 
 
 def dry_run(plan: Plan, world: World, *, seed: int | None = None) -> Participation:

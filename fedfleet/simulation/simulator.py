@@ -19,26 +19,41 @@ import numpy as np
 
 from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.errors import FedFleetError, error_context
-from fedfleet.core.events import CandidatesSeen, Event, Fact, Probed, ReportUnwanted, TaskArrived, TaskLost, TaskStruck, TimerFired
+from fedfleet.core.events import (
+    CandidatesSeen,
+    Event,
+    Fact,
+    Probed,
+    ReportUnwanted,
+    TaskArrived,
+    TaskLost,
+    TaskStruck,
+    TimerFired,
+)
 from fedfleet.core.parts import Executor, Job, Plan, folds_in_place
 from fedfleet.core.records import Report, Roster, Wave
 from fedfleet.core.sources import World
 from fedfleet.engine.book import with_book
 from fedfleet.engine.commands import carry_out, pending_commands
-from fedfleet.engine.coordinator import begin, step
+from fedfleet.engine.coordinator import begin, handle_arrivals, step
 from fedfleet.engine.state import Phase, RunState, next_wake, open_endings
 from fedfleet.executors.gather import evaluate, gather, jobs_for
+from fedfleet.executors.hardware import keep_large_blocks
+from fedfleet.simulation.arrivals import TASK_ENDS, Arrivals, arrivals_of, next_arrivals
 from fedfleet.simulation.probes import probe_answer, probe_outcome
 from fedfleet.simulation.rosters import AwaitedMoment, check_sees, earliest_moment, moment_inputs, roster_of, unavailable_clients
+from fedfleet.simulation.task_costs import OpenTrips, task_costs
 from fedfleet.simulation.trace import tracer
-from fedfleet.simulation.trips import AGAIN, Arrivals, Trip, arrivals_of, late_reports, open_trips, task_costs, trip_of
+from fedfleet.simulation.trips import AGAIN, late_reports, trip_of
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.journal import Journal
 from fedfleet.store.noise_source import SEEDED, NoiseSource
 
+# Columns of so many clients are made anew in every round, and page faults would take longer than their arithmetic.
+_LARGE_FLEET = 50_000
 # Within one instant tasks end first; then come reports that the server no longer awaits, candidates, answers to probes, timers.
-TASK_ENDS, LATE_REPORTS, CANDIDATES, PROBES, TIMER = range(5)
+LATE_REPORTS, CANDIDATES, PROBES, TIMER = range(TASK_ENDS + 1, 5)
 
 Tell = Callable[[Sequence[Event]], None]
 Hear = Callable[["Simulation", Sequence[Event]], None]
@@ -73,7 +88,7 @@ class Simulation:
     awaited_moment: AwaitedMoment = field(default_factory=AwaitedMoment)
     noising: NoiseSource = SEEDED
     # By first task, of waves whose tasks are not all accounted for.
-    trips: dict[int, Trip] = field(default_factory=dict)
+    trips: OpenTrips = field(default_factory=OpenTrips)
     # Tasks that the server waits for in vain.
     failed_tasks: set[int] = field(default_factory=set)
     # Was the last wave folded whole, so that the next will probably be, too? Then its training may begin when it is sent.
@@ -118,12 +133,13 @@ class Simulation:
         """Train what is folded, unless it was trained when it was sent."""
         reports = None if not self.eager else [self.reports.pop(task) for task in command.tasks]
         now, key = self.state.book.now, self.noising.key
-        tasks, early = list(command.tasks), self.early_jobs
-        jobs = early if early and [job.task for job in early] == tasks else None
+        early = self.early_jobs
+        jobs = early if early and [job.task for job in early] == list(command.tasks) else None
         self.early_jobs = []
         fact = gather(self.plan, self.world, self.execute, self.memory, command, now, reports, key, jobs)
-        wave = command.waves[0] if tasks else None
-        self.whole_waves = wave is not None and tasks == list(range(wave.first, wave.first + len(wave)))
+        if self.execute.begin is not None and len(command.tasks):
+            wave = command.waves[0]
+            self.whole_waves = list(command.tasks) == list(range(wave.first, wave.first + len(wave)))
         # No one without the secret can make it again.
         if self.noising.aggregate_folder is not None and fact.aggregate is not None:
             keep_aggregate(self.noising.aggregate_folder, command.version, fact)
@@ -135,7 +151,7 @@ class Simulation:
         if self.world.faults is not None:  # only then can a report be under way
             for late in late_reports(self.trips, command, self.state.book.now):
                 queue_late_report(self, late)
-        for task in command.tasks.tolist():
+        for task in command.tasks.tolist() if self.reports or self.failed_tasks or self.memory.open_tasks else ():
             self.reports.pop(task, None)
             self.failed_tasks.discard(task)
             self.memory.release_task(task)
@@ -143,7 +159,7 @@ class Simulation:
     def account(self, command: Account) -> None:
         """Say what ended tasks cost."""
         self.facts.append(task_costs(self.world, command, self.state.book.now, self.trips))
-        self.trips = open_trips(self.trips, self.state)
+        self.trips.tidy(self.state)
 
     def evaluate(self, command: Evaluate) -> None:
         """Evaluations take no virtual time."""
@@ -205,6 +221,14 @@ def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, resume: 
         else:
             if keeper is not None:
                 keeper.save_if_due(sim)
+            arrivals = next_arrivals(plan, sim.state, sim.queue)
+            if arrivals is not None:
+                sim.busy[arrivals.clients] = False
+                sim.state = handle_arrivals(sim.state, arrivals)
+                tell(arrivals)
+                if trace is not None:
+                    trace("event", arrivals)
+                continue
             fact = next_fact(sim)
         sim.state, outcomes, commands = step(plan, sim.state, fact)
         tell((fact, *outcomes))
@@ -228,6 +252,8 @@ def new_simulation(
 ) -> Simulation:
     """A simulation before its first event, or at a later state."""
     check_sees(plan)
+    if len(world.keys) >= _LARGE_FLEET:
+        keep_large_blocks()
     eager = eager or plan.algorithm.priced_by_value
     state, busy = state or begin(plan).state, np.zeros(len(world.keys), np.bool_)
     return Simulation(plan, world, execute, eager, state, busy=busy, memory=memory or ClientMemory(), noising=noising)

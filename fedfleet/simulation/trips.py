@@ -7,20 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.core.commands import Account, Forget
-from fedfleet.core.events import ReportUnwanted, TasksSpent
+from fedfleet.core.commands import Forget
+from fedfleet.core.events import ReportUnwanted
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Bools, Cost, Floats, Ints, Report, Wave
 from fedfleet.core.sources import StateSource, World
-from fedfleet.core.stages import STAGES, StageSeconds, fraction_done, seconds_before, stages_after, stages_of, total
-from fedfleet.engine.state import RunState, open_endings
+from fedfleet.core.stages import STAGES, StageSeconds, seconds_before, stages_of, total
 
 LATE, AGAIN = "late", "again"
-_MANY_TRIPS = 64  # below which it is not worth looking through them
 _HALVINGS = 64
+FACTS = 10  # columns of `Trip.rows` before those of what a task spends
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Trip:
     """The tasks of one wave, column by column; times are absolute.
 
@@ -43,6 +42,30 @@ class Trip:
     part: Floats  # how much of that stage was done
     cost: Cost
     charges: Mapping[str, Floats]
+    _names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    _rows: tuple[tuple[tuple[str, ...], tuple[str, ...]], Floats] | None = None
+
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Its stages, in their order, and its charges."""
+        if self._names is None:
+            self._names = tuple(name for name in STAGES if name in self.stages), tuple(self.charges)
+        return self._names
+
+    def rows(self, wave: Wave, names: tuple[tuple[str, ...], tuple[str, ...]]) -> Floats:
+        """What decides the costs of each task, a row for each: `FACTS` columns, then these stages, bytes and charges.
+
+        They are kept: the tasks of a wave end in many rounds where clients are replaced one by one.
+        """
+        if self._rows is None or self._rows[0] != names:
+            n, (stages, charges) = len(self.seconds), names
+            none = np.zeros(n)
+            columns = (
+                wave.assignments.clients, np.full(n, wave.time), self.seconds, self.done, self.stops, self.comes, self.able,
+                self.lost, self.stage, self.part, *(self.stages.get(name, none) for name in stages), self.cost.bytes_down,
+                self.cost.bytes_up, *(self.charges.get(name, none) for name in charges),
+            )  # fmt: skip
+            self._rows = names, np.array(columns, np.float64).T.copy()
+        return self._rows[1]
 
     def reason(self, slot: int) -> str:
         """Why a task is lost."""
@@ -50,32 +73,6 @@ class Trip:
             return "the device cannot do this work"
         stage = int(self.stage[slot])
         return f"lost in {STAGES[stage]}" if stage >= 0 else "the device went down"
-
-
-@dataclass(slots=True)
-class Arrivals:
-    """The tasks of one wave in the order in which they will end, as plain columns; `position` is the next one.
-
-    `plain`: every report comes, and once.
-    """
-
-    times: list[float]
-    tasks: list[int]
-    clients: list[int]
-    seconds: list[float]
-    bytes_up: list[float]
-    plain: bool = True
-    position: int = 0
-
-
-def arrivals_of(trip: Trip, wave: Wave) -> Arrivals:
-    """The ends of a wave's tasks, in their order."""
-    ends = np.where(trip.lost, trip.stops, trip.comes)
-    order = np.argsort(ends, kind="stable")
-    tasks = np.arange(wave.first, wave.first + len(wave))
-    columns = (ends, tasks, wave.assignments.clients, ends - wave.time, trip.cost.bytes_up)
-    plain = not trip.lost.any() and bool(np.isinf(trip.again).all())
-    return Arrivals(*(column[order].tolist() for column in columns), plain=plain)
 
 
 def trip_of(plan: Plan, world: World, wave: Wave, reports: Mapping[int, Report]) -> Trip:
@@ -159,65 +156,6 @@ def _apply_reported_costs(stages: StageSeconds, reports: Sequence[Report | None]
                 columns[name] = np.zeros(len(reports))
             columns[name][i] = value
     return result, charges
-
-
-def task_costs(world: World, command: Account, now: float, trips: Mapping[int, Trip]) -> TasksSpent:
-    """What ended tasks really cost: work up to their end, or to when something befell them, and bytes and energy with it."""
-    tasks: Ints = np.array(command.tasks, np.int64)
-    columns: dict[str, Floats] = {}
-    clients, starts = np.zeros(len(tasks), np.int64), np.array([w.time for w in command.waves])
-    firsts = np.array([w.first for w in command.waves], np.int64)
-    took = np.nan_to_num(np.array(command.seconds))
-    for first in np.unique(firsts).tolist():
-        index = np.flatnonzero(firsts == first)
-        wave, slots = command.waves[int(index[0])], tasks[index] - first
-        clients[index] = wave.assignments.clients[slots]
-        for name, values in _wave_costs(world, wave, trips[first], slots, took[index]).items():
-            columns.setdefault(name, np.zeros(len(tasks)))[index] = values
-    if world.energy is not None:
-        seconds = {name: columns[name] for name in STAGES if name in columns}
-        for name, values in world.energy.charges(clients, seconds, starts).items():
-            measured = columns.get(name, np.zeros(len(tasks)))
-            columns[name] = np.where(measured > 0, measured, values)  # who measured knows better
-    return TasksSpent(now, tasks, clients, {name: values for name, values in columns.items() if values.any()})
-
-
-def _wave_costs(world: World, wave: Wave, trip: Trip, slots: Ints, took: Floats) -> dict[str, Floats]:
-    """What some tasks of a wave cost that ended after that many seconds.
-
-    Compared are seconds since the wave was sent, never moments: what arrived took just what it was going to take, to the last bit.
-    """
-    clients, able, lost = wave.assignments.clients[slots], trip.able[slots], trip.lost[slots]
-    needs, stops, comes = (moment[slots] - wave.time for moment in (trip.done, trip.stops, trip.comes))
-    complete = able & ~lost & (took >= needs)
-    worked = np.where(able, trip.seconds[slots], 0.0)
-    partial = np.flatnonzero(able & ~complete)
-    if len(partial):
-        stop = wave.time + np.minimum(took, stops)[partial]
-        worked[partial] = np.minimum(worked[partial], ready_seconds(world.states, clients[partial], wave.time, stop))
-    stages = {name: np.where(able, column[slots], 0.0) for name, column in trip.stages.items()}
-    # Whoever finished spent what the stages say to the last bit; differences of sums would not.
-    result = {name: np.where(complete, stages[name], column) for name, column in stages_after(stages, worked).items()}
-    share = np.divide(worked, trip.seconds[slots], out=np.zeros(len(slots)), where=able & (trip.seconds[slots] > 0))
-    # Where a task was lost says how much of each stage was done, also of one that takes no time.
-    was_lost = lost & able & (took >= stops)
-    loss_stage, loss_part = np.where(was_lost, trip.stage[slots], -1), trip.part[slots]
-    for name, size in (("download", trip.cost.bytes_down), ("upload", trip.cost.bytes_up)):
-        place = STAGES.index(name)
-        at_loss = np.where(place < loss_stage, 1.0, np.where(place == loss_stage, loss_part, 0.0))
-        moved = np.where(complete, 1.0, np.where(loss_stage >= 0, at_loss, fraction_done(stages, name, worked)))
-        result[f"bytes_{'down' if name == 'download' else 'up'}"] = np.where(able, size[slots] * moved, 0.0)
-    result |= {name: values[slots] * share for name, values in trip.charges.items()}
-    late = np.where(complete, np.maximum(np.minimum(took, comes) - needs, 0.0), 0.0)
-    return {**result, "delivery": late} if late.any() else result
-
-
-def open_trips(trips: dict[int, Trip], state: RunState) -> dict[int, Trip]:
-    """The trips of waves whose tasks are not all accounted for, once there are many trips."""
-    if len(trips) <= _MANY_TRIPS:
-        return trips
-    live_waves = {w.first for w in (*state.running.values(), *(e.wave for e in open_endings(state)))}
-    return {first: trip for first, trip in trips.items() if first in live_waves}
 
 
 def ready_seconds(states: StateSource, clients: Ints, start: float, stop: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Files of a run: written whole or not at all, trees sealed by their own hash."""
+"""Files of a run: written whole or not at all, trees sealed by their own hash, private where their folder is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from fedfleet.core.errors import RunFailed
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.trees import Array, Tree, content_hash
+from fedfleet.store.file_modes import creation_mode
 
 
 class DamagedFile(RunFailed):
@@ -25,7 +27,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a crash leaves either the old content or the new."""
     draft = path.with_name(path.name + ".part")
     try:
-        with draft.open("wb") as file:
+        mode = creation_mode(path.parent)
+        with open(draft, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -52,7 +55,7 @@ def load_tree(path: Path) -> tuple[Tree, dict[str, Any]]:
     """The inverse of `save_tree`; `DamagedFile` if one bit is not as it was written."""
     try:
         with safe_open(path, "np") as file:
-            header = json.loads((file.metadata() or {})["fedfleet"])
+            header = parse_json((file.metadata() or {})["fedfleet"])
             tree = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         seal, meta = header["seal"], header["meta"]
     except FileNotFoundError as error:
@@ -67,7 +70,7 @@ def load_tree(path: Path) -> tuple[Tree, dict[str, Any]]:
 def meta_of(path: Path) -> dict[str, Any]:
     """The facts in a file of `save_tree`, without its tensors; they are not checked against its seal."""
     with safe_open(path, "np") as file:
-        return json.loads((file.metadata() or {})["fedfleet"])["meta"]
+        return parse_json((file.metadata() or {})["fedfleet"])["meta"]
 
 
 def file_hash(path: Path) -> str:

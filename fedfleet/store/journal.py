@@ -13,17 +13,36 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.events import Event, ModelCommitted, TaskArrived
+from fedfleet.core.events import Event, ModelCommitted, TaskArrivals, TaskArrived
 from fedfleet.store.hash_chain import Chain, ChainCheck, check_chain
+from fedfleet.store.journal_checks import read_events
 from fedfleet.store.journal_file import identity_in, make_schema, merge_wal, open_file, reader
-from fedfleet.store.journal_rows import COLUMNS, Kind, Row, UnreadableRow, Values, decode, digest_bytes, encode, encode_arrival
+from fedfleet.store.journal_rows import (
+    COLUMNS,
+    TASK_COLUMNS,
+    Kind,
+    Row,
+    TaskRows,
+    UnreadableRow,
+    Values,
+    digest_bytes,
+    encode,
+    encode_arrival,
+    encode_arrivals,
+    encode_tasks,
+)
 
 _BATCH = 8192
+# So many rows without text are worth a statement that leaves text out.
+_OWN_STATEMENT = 48
 # Rows are on the disk after so long at the latest, if anything follows them: people watch a run by its journal.
 _BATCH_SECONDS = 1.0
-_INSERT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+_INSERT, _INSERT_TASK = (
+    f"INSERT INTO events ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})" for columns in (COLUMNS, TASK_COLUMNS)
+)
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM events ORDER BY seq"
 _LINKS = "SELECT seq, link FROM links ORDER BY seq"
 _NUMBERED = f"SELECT seq, {', '.join(COLUMNS)} FROM events ORDER BY seq"
@@ -42,7 +61,9 @@ class Journal:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._db = connection
         self._path = path
-        self._rows: list[Values] = []
+        # What is stored next, in order: statements, each with the rows that it takes; and how many rows these are.
+        self._batch: list[tuple[str, list[Any] | TaskRows]] = []
+        self._batch_rows = 0
         self._links: list[tuple[int, bytes]] = []
         self._chain = Chain(identity_in(connection))
         self._waiting: deque[Event | str] = deque()  # events, and remarks, behind a name that is not known yet
@@ -56,13 +77,16 @@ class Journal:
             self._waiting += events
             self._write_waiting(wait=len(self._waiting) > _BATCH)
             return
-        rows, chain = self._rows, self._chain
+        if type(events) is TaskArrivals:
+            self._add_tasks(*encode_arrivals(events))
+            events = ()
         for event in events:
-            if type(event) is TaskArrived and not self._waiting:  # half of all rows
+            if type(event) is TaskArrived and not self._waiting:
                 row, data = encode_arrival(event)
-                rows.append(row)
-                chain.rows += 1
-                chain.digest.update(data)
+                self._rows_for(_INSERT).append(row)
+                self._batch_rows += 1
+                self._chain.rows += 1
+                self._chain.digest.update(data)
             elif self._waiting or (type(event) is ModelCommitted and self._must_wait(event)):
                 self._waiting.append(event)
             else:
@@ -128,15 +152,45 @@ class Journal:
             self._db.close()
 
     def _write(self, event: Event) -> None:
+        tasks = encode_tasks(event)
+        if tasks is not None:
+            self._add_tasks(*tasks)
+            return
         new, data = encode(event)
-        self._rows += new
         if len(new) == 1:
-            self._chain.add_row(new[0], data)
+            self._add_row(new[0], data)
         else:  # rows of events that have several hold no notes
+            self._rows_for(_INSERT).extend(new)
+            self._batch_rows += len(new)
             self._chain.rows += len(new)
             self._chain.digest.update(data)
         if type(event) is ModelCommitted:
             self._close_link()
+
+    def _add_row(self, row: Values, data: bytes) -> None:
+        self._rows_for(_INSERT).append(row)
+        self._batch_rows += 1
+        self._chain.add_row(row, data)
+
+    def _add_tasks(self, rows: TaskRows, data: bytes) -> None:
+        """Add rows that have no text; many are made when they are stored, by a statement of their own."""
+        if len(rows) < _OWN_STATEMENT:
+            self._rows_for(_INSERT).extend((*row, None, None) for row in rows)
+        else:
+            self._batch.append((_INSERT_TASK, rows))
+        self._batch_rows += len(rows)
+        self._chain.rows += len(rows)
+        self._chain.digest.update(data)
+
+    def _rows_for(self, statement: str) -> list[Any]:
+        """The list that the next row for this statement belongs to."""
+        if self._batch:
+            last, rows = self._batch[-1]
+            if last is statement and isinstance(rows, list):
+                return rows
+        new: list[Any] = []
+        self._batch.append((statement, new))
+        return new
 
     def _close_link(self) -> None:
         link = self._chain.add_link()
@@ -163,8 +217,7 @@ class Journal:
             first = waiting[0]
             if isinstance(first, str):
                 remark = Row(0.0, Kind.NOTE, note=first)
-                self._rows.append(remark)
-                self._chain.add_row(remark, digest_bytes(remark))
+                self._add_row(remark, digest_bytes(remark))
             elif isinstance(first, ModelCommitted) and self._must_wait(first):
                 continue
             else:
@@ -174,21 +227,23 @@ class Journal:
             self._store()
 
     def _is_due(self) -> bool:
-        return len(self._rows) >= _BATCH or time.monotonic() - self._stored_at > _BATCH_SECONDS
+        return self._batch_rows >= _BATCH or time.monotonic() - self._stored_at > _BATCH_SECONDS
 
     def _store(self) -> None:
         self._stored_at = time.monotonic()
-        if not self._rows:
+        if not self._batch:
             return
         if self._chain.linked_rows < self._chain.rows:
             self._close_link()
         try:
             with self._db:
-                self._db.executemany(_INSERT, self._rows)
+                for statement, rows in self._batch:
+                    self._db.executemany(statement, rows)
                 self._db.executemany("INSERT INTO links (seq, link) VALUES (?, ?)", self._links)
         except sqlite3.Error as error:
             raise self._write_error(error) from error
-        self._rows.clear()
+        self._batch.clear()
+        self._batch_rows = 0
         self._links.clear()
 
     def _write_error(self, error: sqlite3.Error) -> RunFailed:
@@ -240,9 +295,15 @@ def reopen(path: Path) -> Journal:
         raise RunFailed(f"the journal {path} cannot be written ({error}); check disk space and permissions, then resume") from error
 
 
-def read(path: Path) -> Iterator[Event]:
-    """The events of a journal, also while a run is still writing it."""
-    return decode(rows_of(path))
+def require(path: Path) -> None:
+    """Refuse a file that is no journal."""
+    open_file(path, "ro").close()
+
+
+def read(path: Path, clients: int | None = None) -> Iterator[Event]:
+    """The events of a journal, also while a run is still writing it; `UnreadableRow` if they do not fit together, or if its run has
+    more clients."""
+    return read_events(enumerate(rows_of(path), 1), clients)
 
 
 def rows_of(path: Path) -> Iterator[Values]:

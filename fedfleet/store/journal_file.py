@@ -13,6 +13,7 @@ from fedfleet.core.errors import BadInput
 
 _APPLICATION = 0x46454446  # "FEDF": how we know our own files
 FORMAT = 4
+_TABLES = ("events", "links", "about")
 _TRIES, _PAUSE_SECONDS = 40, 0.025  # of making one file of it at the end, beside readers who come and go
 
 
@@ -52,7 +53,22 @@ def open_file(path: Path, mode: str) -> sqlite3.Connection:
         db.close()
         what = "was not written by FedFleet" if application != _APPLICATION else f"has format {version}, not {FORMAT}"
         raise BadInput(f"{path} {what}; name the folder of a run made by this version")
+    try:
+        _check_tables(db)
+    except sqlite3.Error as error:
+        db.close()
+        raise BadInput(f"{path} is not a FedFleet journal or is damaged: {error}") from None
     return db
+
+
+def _check_tables(db: sqlite3.Connection) -> None:
+    """Refuse a file whose tables are computed: a view, say, can have more rows than any file holds."""
+    stored = dict(db.execute("SELECT name, rootpage FROM sqlite_master WHERE type = 'table'"))
+    for table in _TABLES:
+        if not stored.get(table):
+            raise sqlite3.DatabaseError(f"it has no table {table}")
+        if any(hidden for (hidden,) in db.execute("SELECT hidden FROM pragma_table_xinfo(?)", (table,))):
+            raise sqlite3.DatabaseError(f"its table {table} has computed columns")
 
 
 @contextmanager

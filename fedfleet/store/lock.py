@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedfleet.core.errors import BadInput
+from fedfleet.core.json_text import parse_json
 
 LOCK = "lock"
 _ATTEMPTS, _PAUSE_SECONDS = 20, 0.05
@@ -69,7 +70,7 @@ def _holder(handle: int) -> str:
     """Who holds the lock. Whoever has just taken it may not have written its name yet: an old one is that of a dead process."""
     for _ in range(_ATTEMPTS):
         with suppress(ValueError, KeyError, TypeError):
-            about = json.loads(os.pread(handle, 4096, 0))
+            about = parse_json(os.pread(handle, 4096, 0))
             if about["host"] != socket.gethostname() or Path(f"/proc/{int(about['pid'])}").exists():
                 return f"{about['command']} (process {about['pid']} on {about['host']})"
         time.sleep(_PAUSE_SECONDS)
@@ -91,7 +92,7 @@ def holder_of(folder: Path) -> Holder | None:
     The process must live, and must have been there when the lock was taken: another may bear its number after a reboot.
     """
     try:
-        about = json.loads((folder / LOCK).read_text(encoding="utf-8"))
+        about = parse_json((folder / LOCK).read_text(encoding="utf-8"))
         holder = Holder(int(about["pid"]), str(about["command"]), float(about["since"]))
         if about["host"] != socket.gethostname():
             return None

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from fedfleet.core.errors import printable
 from fedfleet.core.records import ClientScores, Floats, Ints, Roster
 
 # Journals of earlier versions say "judged".
+_MAX_COLUMNS = 64  # that one row may have: each takes as much room as the row has tasks
+_FEW = 48  # up to so many entries plain Python is faster than a call of numpy
 _BY_DEVICES = re.compile(r"version (\d+) was (?:evaluated|judged) by \d+ of \d+ devices: ")
 
 
@@ -25,6 +28,12 @@ def encode_columns(columns: Mapping[str, Floats]) -> dict[str, Any]:
     """
     encoded: dict[str, Any] = {}
     for name, column in columns.items():
+        if 0 < len(column) <= _FEW:
+            values: list[float] = column.tolist()
+            if values[0] == values[0] and values.count(values[0]) == len(values):
+                if values[0] != 0:
+                    encoded[name] = float(values[0])
+                continue
         if len(column) and (column[0] != column[0] or (column != column[0]).any()):
             encoded[name] = base64.b64encode(np.ascontiguousarray(column, "<f8").tobytes()).decode()
         elif len(column) and column[0] != 0:
@@ -34,6 +43,8 @@ def encode_columns(columns: Mapping[str, Floats]) -> dict[str, Any]:
 
 def decode_columns(encoded: Mapping[str, Any], n: int) -> dict[str, Floats]:
     """The inverse of `encode_columns`, for columns of n entries."""
+    if len(encoded) > _MAX_COLUMNS:
+        raise ValueError(f"it has {len(encoded)} columns")
     columns: dict[str, Floats] = {}
     for name, value in encoded.items():
         if isinstance(value, str):
@@ -48,24 +59,41 @@ def decode_columns(encoded: Mapping[str, Any], n: int) -> dict[str, Floats]:
 
 def spans(tasks: Ints) -> str:
     """Ascending task ids as runs: `0-19 25 30-31`."""
-    if not len(tasks):
-        return ""
+    if len(tasks) <= _FEW:
+        runs: list[list[int]] = []
+        for task in tasks.tolist():
+            if runs and task == runs[-1][1] + 1:
+                runs[-1][1] = task
+            else:
+                runs.append([task, task])
+        return " ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in runs)
     breaks = np.flatnonzero(np.diff(tasks) != 1)
     firsts = tasks[np.concatenate([[0], breaks + 1])].tolist()
     lasts = tasks[np.concatenate([breaks, [len(tasks) - 1]])].tolist()
     return " ".join(f"{a}-{b}" if b > a else str(a) for a, b in zip(firsts, lasts, strict=True))
 
 
-def read_spans(text: str) -> Ints:
-    """The inverse of `spans`."""
-    runs = [span.partition("-") for span in text.split()]
-    return np.concatenate([np.arange(int(a), int(b or a) + 1) for a, _, b in runs] or [np.zeros(0, np.int64)]).astype(np.int64)
+def read_spans(text: str, below: int) -> Ints:
+    """The inverse of `spans`, for tasks below this number: a few digits must not ask for room for millions.
+
+    >>> read_spans("0-2 5", 6).tolist()
+    [0, 1, 2, 5]
+    """
+    runs: list[Ints] = []
+    follows = 0
+    for first, _, last in (span.partition("-") for span in text.split()):
+        a, b = int(first), int(last or first)
+        if not follows <= a <= b < below:
+            raise ValueError(f"the tasks {printable(text, 60)!r} are not ascending numbers below {below}")
+        runs.append(np.arange(a, b + 1))
+        follows = b + 1
+    return np.concatenate(runs) if runs else np.zeros(0, np.int64)
 
 
 def roster_hash(roster: Roster) -> str:
     """A short name for a roster, which itself is not kept."""
-    h = hashlib.sha256(roster.clients.tobytes())
-    h.update(roster.samples.tobytes())
+    h = hashlib.sha256(np.ascontiguousarray(roster.clients).data)
+    h.update(np.ascontiguousarray(roster.samples).data)
     return h.hexdigest()[:16]
 
 
@@ -85,8 +113,30 @@ def decode_scores(body: str | None) -> tuple[ClientScores | None, dict[str, floa
     """The inverse of `encode_scores`."""
     value = None if body is None else json.loads(body)
     columns, measures = (value["clients"], value["measures"]) if isinstance(value, dict) else (value, {})
-    scores = None if columns is None else ClientScores(*(np.array(column, np.int64) for column in columns))
+    scores = None if columns is None else ClientScores(*map(whole_numbers, columns))
     return scores, {str(name): float(number) for name, number in measures.items()}
+
+
+def whole_numbers(values: Any) -> Ints:
+    """A list of JSON as integers.
+
+    >>> whole_numbers([3, 4]).tolist()
+    [3, 4]
+    """
+    if not isinstance(values, list) or not all(type(value) is int for value in values):
+        raise ValueError("a list of integers has another content")
+    return np.array(values, np.int64)
+
+
+def real_numbers(values: Any) -> Floats:
+    """A list of JSON as numbers; NaN where the number is not known.
+
+    >>> real_numbers([3, 0.5]).tolist()
+    [3.0, 0.5]
+    """
+    if not isinstance(values, list) or not all(type(value) in (int, float) for value in values):
+        raise ValueError("a list of numbers has another content")
+    return np.array(values, np.float64)
 
 
 def devices_note(what: str, version: int, answered: int, asked: int, declined: int, silent: int) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.core.errors import BadInput
+from fedfleet.core.json_text import parse_json
 from fedfleet.store.files import file_hash, write_atomically
 from fedfleet.store.lock import LOCK
 
@@ -66,8 +67,8 @@ def identity_change(folder: Path, recorded: str) -> str | None:
     if recorded == identity(folder, kind_of(recorded)):
         return None
     try:
-        files = json.loads(recorded)["files"]
-        now = json.loads(identity(folder))["files"]
+        files = parse_json(recorded)["files"]
+        now = parse_json(identity(folder))["files"]
         changed_name = next((name for name in sorted({*files, *now}) if files.get(name) != now.get(name)), "run.db")
     except (ValueError, KeyError, TypeError):
         return "run.db does not say what the run began with"
@@ -78,7 +79,7 @@ def identity_change(folder: Path, recorded: str) -> str | None:
 def kind_of(recorded: str) -> str:
     """Whether the run of this identity was simulated or served."""
     try:
-        return str(json.loads(recorded)["kind"])
+        return str(parse_json(recorded)["kind"])
     except (ValueError, KeyError, TypeError):
         return "unknown"
 
@@ -95,7 +96,7 @@ def read_seal(folder: Path) -> Seal | None:
     if not path.is_file():
         return None
     try:
-        body = json.loads(path.read_bytes())
+        body = parse_json(path.read_bytes())
         if body["format"] != _FORMAT:
             raise ValueError(f"its format is {body['format']!r}")
         files, signature = body["files"], body.get("signature")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, nearest_file
 from fedfleet.core.trees import Array, Tree
 
 WEIGHTS_FOLDER = Path(__file__).parent / "weights"
@@ -143,7 +143,8 @@ def _locate(which: str, name: str) -> Path:
         places = [Path(at) / "models" for at in (spec.submodule_search_locations or ())] if spec else []
         path = next((p for place in places for p in sorted(place.glob("*.pth"))), Path())
         return _require_file(path, f"task.backbone = {LITE0!r}: its weights are not installed; install fedfleet[backbones]")
-    return _require_file(Path(which), f"task.backbone: there is no file {which}; give the path of a file of weights")
+    cure = nearest_file(which) or "; give the path of a file of weights"
+    return _require_file(Path(which), f"task.backbone: there is no file {which}{cure}")
 
 
 def _require_file(path: Path, message: str) -> Path:

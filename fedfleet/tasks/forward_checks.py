@@ -104,10 +104,10 @@ def training_warnings(module: torch.nn.Module, x: torch.Tensor, objective: Objec
         gradients = torch.autograd.grad(total, parameters, allow_unused=True)
     except RuntimeError as error:
         raise BadInput(f"model: its gradients cannot be computed: {error_line(error)}; change forward()") from None
-    return [*_unreached(names, gradients), *_random_training(draws)]
+    return [*_out_of_reach(names, gradients), *_random_training(draws)]
 
 
-def _unreached(names: Sequence[str], gradients: Sequence[torch.Tensor | None]) -> list[str]:
+def _out_of_reach(names: Sequence[str], gradients: Sequence[torch.Tensor | None]) -> list[str]:
     unused = [n for n, g in zip(names, gradients, strict=True) if g is None]
     if not unused:
         return []

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fedfleet.core.errors import BadInput, error_context, suggest_name
+from fedfleet.core.errors import BadInput, error_context, nearest_file, suggest_name
 from fedfleet.tasks.trusted_code import MOST_BYTES, source_hash, trust, trusted_file, trusted_source
 
 _OFFERED = ("inputs", "outputs")
@@ -57,8 +57,7 @@ def read_code(file: str) -> str:
             raise BadInput(f"model: {path} has more than {MOST_BYTES:,} bytes; give a file with the model alone")
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        near = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise BadInput(f"model: there is no file {path}{suggest_name(path.name, near) if near else ''}") from None
+        raise BadInput(f"model: there is no file {path}{nearest_file(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"model: {path} cannot be read ({error}); give a file of Python in UTF-8") from None
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, nearest_file
 from fedfleet.core.trees import Array, Tree
 
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".th")
+_GIVE = "; give a .safetensors file, or the folder of a model or a run"
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _FROZEN = "frozen.safetensors"  # beside it in the folder of a run that froze a part of its model
 WRAPPED = "model."  # as `LogitsModel` names its model
@@ -82,7 +83,7 @@ def read_weights(path: Path) -> Tree:
             f"s.save_file({{n: v.clone().contiguous() for n, v in w.items()}}, '{path.with_suffix('.safetensors')}')\""
         )
     if not path.exists():
-        raise BadInput(f"weights: there is no file or folder {path}; give a .safetensors file, or the folder of a model or a run")
+        raise BadInput(f"weights: there is no file or folder {path}{nearest_file(path) or _GIVE}")
     if path.suffix != ".safetensors":
         raise BadInput(f"weights: {path} is not a .safetensors file; give one, or the folder of a model or a run")
     return _read_file(path)

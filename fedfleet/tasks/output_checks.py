@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, printable
 from fedfleet.core.parts import Dataset
 
 OUTPUTS: Mapping[str, str] = {
@@ -22,6 +22,7 @@ OUTPUTS: Mapping[str, str] = {
 # Beyond this many times the classes, and this many more, the last layer is that of another dataset.
 _FAR_TIMES, _FAR_MORE = 10, 32
 _SUM_ERROR = 1e-4
+_NAMED = 5  # labels in a sentence
 _MANY = 16  # values that hardly lie between 0 and 1 by chance
 # The range of each last layer, as a sentence names it.
 _RANGES: Mapping[str, tuple[float, float]] = {
@@ -93,6 +94,13 @@ def _refuse_few(outputs: int, dataset: Dataset) -> None:
         raise BadInput(
             f"data: the inputs have tokens up to {dataset.classes - 1}, and the model has {outputs} outputs; give its last layer "
             f"{dataset.classes} outputs"
+        )
+    names = dataset.label_names if len(dataset.label_names) == dataset.classes else ()
+    if names:
+        raise BadInput(
+            f"data: the labels are {dataset.classes} classes ({', '.join(printable(one, 40) for one in names[:_NAMED])}"
+            f"{', ..' if len(names) > _NAMED else ''}), and the model has {outputs} outputs; {cure}: "
+            f"{printable(names[int(largest[row])], 40)!r} in row {row} has no output"
         )
     raise BadInput(
         f"data: the label in row {row} is {largest[row]}, and the model has {outputs} outputs, for labels 0 to {outputs - 1}; "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.errors import BadInput, CurableInput, nearest_file, suggest_name
 from fedfleet.core.kinds import CLASSIFICATION, REGRESSION, Kind, KindName
 from fedfleet.core.limits import Count, Width
 from fedfleet.core.parts import Dataset, Task
@@ -23,6 +22,7 @@ from fedfleet.core.rng import stream
 from fedfleet.tasks.file_hash import path_hash
 from fedfleet.tasks.model_code import CodeName, code_name, current_hash, model_maker
 from fedfleet.tasks.task import HOLDOUT_SHARE, Net, Recipe, TaskRecipe, fit_task, hold_out, require_torch
+from fedfleet.tasks.user_data.labels import OBVIOUS
 from fedfleet.tasks.user_data.samples import OwnData, data
 from fedfleet.tasks.user_data.scale import apply_scale, fit_scale, magnitude_warning
 
@@ -31,7 +31,7 @@ _SAMPLE_MODELS, _SEQUENCE_MODELS = ("linear", "mlp", "cnn"), ("gpt", "lstm")
 MODELS = ("auto", *_SAMPLE_MODELS, *_SEQUENCE_MODELS)
 _HEADS = 4
 # What a refusal of the reader calls a parameter is a key of the task here.
-_READING_KEY = re.compile(r"\b((?:missing|label|owner|input|time|kind|context|scale) ?=)")
+_READING_KEY = re.compile(r"\b((?:missing|label|owner|input|drop|time|kind|context|scale) ?=)")
 _SMALLEST_PICTURE = 8  # pixels, of a picture that a convolutional network reads by default
 
 
@@ -48,6 +48,7 @@ class TableSource:
     kind: str
     missing: str
     context: int
+    drop: tuple[str, ...] = ()
 
 
 def pin_files(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,9 +68,7 @@ def pin_files(table: Mapping[str, Any]) -> dict[str, Any]:
 def _existing(path: str, again: str = "") -> Path:
     found = Path(path).expanduser().absolute()
     if not found.exists():
-        near = [p.name for p in found.parent.iterdir()] if found.parent.is_dir() and not again else []
-        close = difflib.get_close_matches(found.name, near, n=1, cutoff=0.6)
-        raise BadInput(f"task.path: there is no file or folder {path}{again or (f'; did you mean {close[0]}?' if close else '')}")
+        raise BadInput(f"task.path: there is no file or folder {path}{again or nearest_file(path)}")
     return found
 
 
@@ -87,6 +86,7 @@ def table(
     label: str | list[str] | None = None,
     owner: str | None = None,
     input: str | list[str] | None = None,
+    drop: str | list[str] | None = None,
     time: str | None = None,
     kind: Literal["auto"] | KindName = "auto",
     missing: Literal["error", "drop", "mean"] = "error",
@@ -100,13 +100,13 @@ def table(
 ) -> TaskRecipe:
     """Your own data, in a file or a folder, with a small model by default or with your own.
 
-    `label` and `owner` are columns, `input` those that the model sees (all others by default), `time` orders samples. `scale`
-    takes mean and deviation out of the inputs, and out of the numbers of a regression: by default for tables of numbers. A fifth
-    of the samples is the central test set: at random, everything of some owners, or the latest samples of each owner. `model` is
-    linear, mlp, cnn, gpt, lstm, or the place of your own, as in model.py:Net; `hidden` is the width of those that ship. `content`
-    and `code` are the hashes of data and model, which FedFleet fills in.
+    `label` and `owner` are columns, `input` those that the model sees (all others but `drop` by default), `time` orders samples.
+    `scale` takes mean and deviation out of the inputs, and out of the numbers of a regression: by default for tables of numbers.
+    A fifth of the samples is the central test set: at random, everything of some owners, or the latest samples of each owner.
+    `model` is linear, mlp, cnn, gpt, lstm, or the place of your own, as in model.py:Net; `hidden` is the width of those that ship.
+    `content` and `code` are the hashes of data and model, which FedFleet fills in.
     """
-    source = TableSource(path, content or "", _names(label), owner, _names(input), time, kind, missing, context)
+    source = TableSource(path, content or "", _names(label), owner, _names(input), time, kind, missing, context, _names(drop) or ())
     named = code_name(model)
     if named is None and model not in MODELS:
         raise BadInput(f"task.model = {model!r} is no model{suggest_name(model, MODELS)}; or name your own, as in model.py:Net")
@@ -143,7 +143,8 @@ def table_recipe(source: TableSource, net: Net, *, test: TestName, scale: str) -
 def _reading_warnings(source: TableSource) -> tuple[str, ...]:
     """What was odd about the samples when they were read; whether they need a scale is seen once they have one, or none."""
     own = read_samples(source)
-    return tuple(_READING_KEY.sub(r"task.\1", one) for one in own.warnings if one != magnitude_warning(own.x, own.inputs))
+    known = magnitude_warning(own.x, own.inputs)
+    return tuple(_READING_KEY.sub(r"task.\1", one) for one in own.warnings if one != known and OBVIOUS not in one)
 
 
 def _names(value: str | list[str] | None) -> tuple[str, ...] | None:
@@ -165,15 +166,16 @@ def read_samples(source: TableSource) -> OwnData:
     try:
         return _read(path, source, input, label)
     except BadInput as error:
-        text = str(error).replace('missing = "drop"', 'missing = "drop" or --missing drop')
-        raise BadInput(_READING_KEY.sub(r"task.\1", text)) from None
+        text = _READING_KEY.sub(r"task.\1", str(error))
+        raise (CurableInput(text, error.cure) if isinstance(error, CurableInput) else BadInput(text)) from None
 
 
 def _read(path: Path, source: TableSource, input: Any, label: Any) -> OwnData:
     kind: Any = source.kind
     missing: Any = source.missing
     return data(
-        path, input=input, label=label, owner=source.owner, time=source.time, kind=kind, missing=missing, context=source.context
+        path, input=input, label=label, owner=source.owner, drop=source.drop or None, time=source.time, kind=kind, missing=missing,
+        context=source.context,
     )  # fmt: skip
 
 
@@ -190,6 +192,7 @@ def source_of(table: Mapping[str, Any]) -> TableSource:
         content=table["content"] or "",
         label=_names(table["label"]),
         input=_names(table["input"]),
+        drop=_names(table.get("drop")) or (),
     )
 
 
@@ -255,7 +258,8 @@ def _net_of(model: str, hidden: int) -> Callable[..., Any]:
             case "cnn":
                 return small.TwoConvNet(shape, hidden, classes, scale=scale)
             case "gpt":
-                return attention.Gpt(classes, shape[0], width=max(_HEADS, hidden // _HEADS * _HEADS), depth=2, heads=_HEADS)
+                width = units(max(_HEADS, hidden // _HEADS * _HEADS), scale, _HEADS)
+                return attention.Gpt(classes, shape[0], width=width, depth=2, heads=_HEADS)
             case _:
                 return small.CharLstm(classes, embedding=small.EMBEDDING, hidden=units(hidden, scale), layers=1, every_place=True)
 

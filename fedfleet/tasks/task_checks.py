@@ -62,7 +62,7 @@ def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True
 
 
 def _check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool, loss: Any) -> list[str]:
-    module = _built(build)
+    module = _build_module(build)
     _check_parameters(module)
     _check_buffers(module)
     x, y = _trial_samples(dataset)
@@ -79,7 +79,7 @@ def _check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool, loss
     if len(x) < 2 or (loss is not None and not callable(loss)):
         return found
     # The module that was evaluated may remember; training begins from a new one.
-    return found + forward_checks.training_warnings(_built(build), x, lambda o: _mean_loss(loss, o, y))
+    return found + forward_checks.training_warnings(_build_module(build), x, lambda o: _mean_loss(loss, o, y))
 
 
 def _stays_between(module: torch.nn.Module, x: torch.Tensor) -> bool:
@@ -95,7 +95,7 @@ def _mean_loss(loss: Any, outputs: torch.Tensor, labels: torch.Tensor) -> torch.
     return sample_losses(outputs, labels).mean() if loss is None else loss(outputs, labels).mean()
 
 
-def _built(build: Callable[[], Any]) -> torch.nn.Module:
+def _build_module(build: Callable[[], Any]) -> torch.nn.Module:
     try:
         module = build()
     except BadInput:

@@ -40,7 +40,7 @@ def shakespeare_lstm(
 
 
 def text_gpt(*, width: Width = 32, depth: Depth = 2, heads: Width = 4, window: Annotated[int, Ge(2), Le(1024)] = 32) -> TaskRecipe:
-    """The next character at every place, by a small causal transformer: English prose about datasets that ships with scikit-learn.
+    """The next character at every place, by a small causal transformer on English prose that ships with scikit-learn.
 
     Windows that do not overlap; each of the 14 texts is an owner.
     """
@@ -48,8 +48,8 @@ def text_gpt(*, width: Width = 32, depth: Depth = 2, heads: Width = 4, window: A
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.attention import Gpt
 
-        del scale  # its heads share a width
-        return Gpt(classes, shape[0], width=width, depth=depth, heads=heads)
+        # A narrower one has as many heads, each of them narrower.
+        return Gpt(classes, shape[0], width=units(width, scale, heads), depth=depth, heads=heads)
 
     check_heads(width, heads)
     return fit_task("text_gpt", partial(texts.package_texts, window), net)
@@ -83,8 +83,8 @@ def shakespeare_gpt(
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.attention import Gpt
 
-        del scale  # its heads share a width
-        return Gpt(classes, shape[0], width=width, depth=depth, heads=heads)
+        # A narrower one has as many heads, each of them narrower.
+        return Gpt(classes, shape[0], width=units(width, scale, heads), depth=depth, heads=heads)
 
     check_heads(width, heads)
 

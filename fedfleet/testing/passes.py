@@ -19,6 +19,7 @@ from fedfleet.core.passes import Batch, Carry, ConstantTerm, LocalPass, Passed, 
 from fedfleet.core.records import Report, Slots
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Tree
+from fedfleet.learn.leaves import column, is_floating
 from fedfleet.learn.zoo import fedavg
 
 AXES: dict[str, tuple[Any, ...]] = {"terms": ("none", "pull", "drift")}
@@ -157,7 +158,7 @@ _HALVED: dict[int, tuple[Tree, Offer]] = {}
 
 
 def _double_the_update(passed: Passed) -> Passed:
-    return replace(passed, update={n: 2.0 * v if v.is_floating_point() else v for n, v in passed.update.items()})
+    return replace(passed, update={n: 2.0 * v if is_floating(v) else v for n, v in passed.update.items()})
 
 
 def _count(passed: Passed) -> Passed:
@@ -173,9 +174,7 @@ def _remember(passed: Passed) -> Passed:
         if name not in passed.update:
             control[name] = value
             continue
-        shape = (-1, *(1,) * (value.dim() - 1))
-        per_client = value.new_tensor(1.0 / scale).reshape(shape)
-        control[name] = 0.5 * value - 0.01 * passed.update[name] * per_client
+        control[name] = 0.5 * value - 0.01 * passed.update[name] * column(1.0 / scale, value)
     return replace(passed, memory={**passed.memory, "control": control})
 
 

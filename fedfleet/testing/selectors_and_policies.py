@@ -11,9 +11,10 @@ import numpy as np
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import Event, ModelCommitted, RoundFailed, TasksSpent
-from fedfleet.core.parts import Draw, Plan, Policy, Selector, State
+from fedfleet.core.parts import Draw, Plan, Policy, Selector, State, SteadyDecide
 from fedfleet.core.records import Assignments, Book, Decision, Ended, Ints, Roster, Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.room import most_reports
 from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.pace.rounds import deadline, readiness, round_policy
 from fedfleet.simulation.simulator import simulate
@@ -51,6 +52,12 @@ def check_policy(policy: Policy, *, steps: int = 20_000, quiet: bool = False) ->
             rounds, commits = len(ends), sum(isinstance(e, ModelCommitted) for e in ends)
             assert rounds >= 3, f"only {rounds} rounds ended where {trial.name}: does it wait for ever?"
             assert commits, f"no round was committed where {trial.name}: {ends[0]}"
+        most, clients = policy.most_reports, len(trial.world.keys)
+        largest = max((book.arrived for book, decision in decisions if decision.commit), default=0)
+        assert most is None or largest <= most_reports(policy, clients), (
+            f"it says that a commit has {most} reports at most, and one had {largest} where {trial.name}: correct most_reports and "
+            "late_reports, since what a report may weigh follows from them, or leave them out"
+        )
         for number, group in turns(decisions[::-1]):
             with around(number, leaves_generators="decide"):
                 for book, decision in group:
@@ -61,12 +68,35 @@ def check_policy(policy: Policy, *, steps: int = 20_000, quiet: bool = False) ->
                     assert declared is None or _outcome(decision) == _outcome(declared.decide(book)), (
                         f"by its round_rules it would decide otherwise than it does; correct them, or leave them out: {book}"
                     )
+                    _check_promise(policy, book)
         log.answer(repr([decision for _, decision in decisions]))
         log.checked(f"it works where {trial.name}")
     log.checked("the same book gives the same decision, in any order, with other global generators and clocks")
     if declared is not None:
         log.checked("it decides as its round_rules say")
+    if isinstance(policy.decide, SteadyDecide):
+        log.checked("it decides as its `steady` promises")
     return log.end(quiet)
+
+
+def _check_promise(policy: Policy, book: Book) -> None:
+    """As many arrivals as a policy says leave its decision as it says: the first and the last, of this round or of others."""
+    if not isinstance(policy.decide, SteadyDecide):
+        return
+    arrivals, wake_at = policy.decide.steady(book)
+    arrivals = min(arrivals, book.running)
+    if wake_at is not None and book.now >= wake_at:
+        return
+    for n in {1, arrivals} if arrivals > 0 else ():
+        for own in {0, min(n, book.own_running)}:
+            later = book._replace(
+                arrived=book.arrived + n, running=book.running - n, own_arrived=book.own_arrived + own,
+                own_running=book.own_running - own, answered=False,
+            )  # fmt: skip
+            decision = policy.decide(later)
+            assert not later.running or decision == Decision(wake_at=wake_at), (
+                f"its `steady` says that {arrivals} arrivals change nothing, and after {n} it decides {decision}; say fewer: {book}"
+            )
 
 
 def _outcome(decision: Decision) -> tuple[int, bool, bool]:

@@ -6,14 +6,18 @@ Golden journals, laws and the benchmark of the engine use them too.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedfleet.core import aggregation
+from fedfleet.core.aggregation import Fold
 from fedfleet.core.edges import UserSource
-from fedfleet.core.parts import Algorithm, Dataset, Executor, Job
+from fedfleet.core.exact import weight_units
+from fedfleet.core.parts import Algorithm, Dataset, Executor, FoldResult, Job
 from fedfleet.core.quorum import earliest_by_polling
-from fedfleet.core.records import Assignments, Bools, Cost, Floats, Ints, Keys, Report, Score, ServerState
+from fedfleet.core.records import Assignments, Bools, Context, Cost, Floats, Ints, Keys, Report, Score, ServerState
 from fedfleet.core.rng import client_keys, hash_keys, uniforms
 from fedfleet.core.sources import DataSource, DeviceSource, Split, StateSource, World
 from fedfleet.core.trees import Tree, tree_nbytes
@@ -97,6 +101,19 @@ def opaque_executor() -> Executor:
         return (job.local(job, dataset) for job in jobs)
 
     return Executor("opaque", train, lambda trials: [nothing for _ in trials])
+
+
+def idle_executor() -> Executor:
+    """An executor for `idle` that makes no reports: each counts with weight 1, as if it had come."""
+    opaque = opaque_executor()
+
+    def fold(jobs: Sequence[Job], contexts: Sequence[Context], rule: Fold, server: ServerState) -> FoldResult:
+        acc, tasks = aggregation.zero(rule, server), np.array([context.task for context in contexts], np.int64)
+        total = aggregation.sum_for(acc, "")
+        total.weight, total.count = len(jobs) * weight_units(1.0), len(jobs)
+        return FoldResult(acc, tasks, {}, ())
+
+    return replace(opaque, name="idle", fold=fold)
 
 
 @dataclass(frozen=True, slots=True)

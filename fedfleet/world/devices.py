@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedfleet.core.cost import TRAINING_PASSES, stage_seconds
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, take_devices
-from fedfleet.core.limits import Kinds, NonNegative, Positive, Ratio
+from fedfleet.core.limits import Kinds, LogSpread, NonNegative, Positive, Ratio
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
 from fedfleet.core.shared_rows import SharedNames, row_of, rows_of_all
@@ -55,9 +55,9 @@ def spread(
     *,
     mbps: Positive = 42.0,
     seconds_per_sample: Positive = 0.05,
-    link: NonNegative = 1.0,
-    compute: NonNegative = 0.5,
-    jitter: NonNegative = 0.0,
+    link: LogSpread = 1.0,
+    compute: LogSpread = 0.5,
+    jitter: LogSpread = 0.0,
     seconds_per_batch: NonNegative = 0.0,
     most_link: Ratio | None = None,
     most_compute: Ratio | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedfleet.core.cost import TRAINING_PASSES
-from fedfleet.core.limits import Fraction, NonNegative, Positive
+from fedfleet.core.limits import Fraction, LogSpread, NonNegative, Positive
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
 from fedfleet.core.sources import DeviceSource
@@ -13,7 +13,7 @@ from fedfleet.core.stages import StageSeconds, best_devices, source_from_stages,
 from fedfleet.world.devices import DeviceRecipe
 
 
-def mobile(devices: DeviceRecipe, *, sd: NonNegative = 0.2, load: Fraction = 0.5, period: Positive = 3600.0) -> DeviceRecipe:
+def mobile(devices: DeviceRecipe, *, sd: LogSpread = 0.2, load: Fraction = 0.5, period: Positive = 3600.0) -> DeviceRecipe:
     """ShuffleFL's dynamics: bandwidth times omega at every trip, computing time times a coefficient that changes by the hour.
 
     omega of Eq. (15), read as 1 if x <= 0, else min(x, 2), with x ~ N(1, sd). The Tracer dataset of the paper is not public,

@@ -6,14 +6,15 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import StateScorer, StateTable, take_states
 from fedfleet.core.intervals import Traces, finish_after, ready_seconds, ready_until, traces
-from fedfleet.core.limits import Count, Natural, NonNegative, Positive, Sessions, Share
+from fedfleet.core.limits import SMALLEST, Count, Natural, NonNegative, Positive, Sessions, Share
 from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.quorum import first_time_ready
 from fedfleet.core.records import Bools, Floats, Keys
@@ -107,7 +108,7 @@ def dpcsm(
     alpha: Positive = 4.0,
     start_rank: Natural = 0,
     semantics: Literal["paper", "released"] = "paper",
-    deadline: Positive = 120.0,
+    deadline: Annotated[float, Ge(SMALLEST), Le(1_000_000)] = 120.0,
     clients_k: Count = 20,
     rounds: Count = 3000,
     score: StateScorer,

@@ -15,7 +15,7 @@ from tests.network.harness import PATIENT
 
 pytestmark = pytest.mark.slow
 
-STATUS = {"devices_online": 5, "running": 1, "waiting_for": "1 report: of client 5", "draining": False}
+STATUS = {"devices_online": 5, "running": 1, "waiting_for": "1 report of client 5", "draining": False}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_a_served_run_has_no_faults_in_any_light_or_width(look, site, width, dar
     assert "2 offline now" in sight.page.get_attribute("#devices", "aria-label")
     assert "5 of 8" in sight.page.text_content("#keys") and "3 offline" in sight.page.text_content("#keys")
     said = sight.page.text_content("#say")
-    assert "of real time" in said and "5 devices online, 1 tasks out, waiting for 1 report: of client 5" in said
+    assert "of real time" in said and "5 devices online, 1 tasks out, waiting for 1 report of client 5" in said
 
 
 def test_a_device_is_followed_while_it_goes_and_comes(look, site):

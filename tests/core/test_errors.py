@@ -13,6 +13,7 @@ from fedfleet.core.errors import (
     FedFleetError,
     RunFailed,
     error_context,
+    nearest_file,
     part_error,
     printable,
     suggest_name,
@@ -97,3 +98,22 @@ def test_long_text_is_cut_before_anything_else_is_done_with_it():
     said = printable("x" * 50_000_000)
     assert len(said) == MAX_TEXT_LENGTH and said.endswith("x..")
     assert len(printable("\n" * 500)) == MAX_TEXT_LENGTH
+
+
+def test_the_nearest_path_is_offered_in_folders_that_are_misspelt_too(tmp_path):
+    for name in ("examples/first.toml", "example/second.toml", "runs/a/spec.toml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    for word, nearest in (
+        ("exmples/first.toml", "examples/first.toml"),
+        ("exampels/second.toml", "example/second.toml"),
+        ("examples/fisrt.toml", "examples/first.toml"),
+        ("exmples/fisrt.toml", "examples/first.toml"),
+        ("rnus/b/../a/spec.tml", ""),
+        ("run/a/spec.tml", "runs/a/spec.toml"),
+        ("nothing/like/this.toml", ""),
+        ("examples/first.toml", ""),
+        ("x" * 5000, ""),
+        ("a\0b", ""),
+    ):
+        assert nearest_file(tmp_path / word) == (f"; did you mean {tmp_path / nearest}?" if nearest else ""), word

@@ -152,9 +152,12 @@ def test_no_field_of_a_state_is_left_out(field):
         changed = [s._replace(**{field: 3 if field == "at_least" else True}) for s in states[:1]]
     assert changed
     for state in changed:
-        thawed = getattr(through_json(state), field)
+        before, thawed = getattr(state, field), getattr(through_json(state), field)
         assert thawed is not None
-        assert type(thawed) is type(getattr(state, field))
+        if field in ("ended", "gathering"):  # links of tasks that ended together come back as links of single ones
+            before, thawed = (repr(in_order_of_arrival(last)) for last in (before, thawed))
+            assert thawed == before
+        assert type(thawed) is type(before)
         assert thawed != default or default is None
 
 

@@ -151,8 +151,8 @@ def test_what_takes_long_can_be_interrupted(fedfleet, tmp_path, name):
     rates = {key: [1.0 + i for i in range(20)] for key in ("seconds_per_sample", "up_bps", "down_bps")}
     (tmp_path / "large.json").write_text(json.dumps({**large, **rates}))
     case = Case(LONG[name].split(), 0)
-    # A server minds its signals itself, so that it needs a process of its own, and time to listen.
-    result = called_apart(case, tmp_path, limit=6.0) if name == "serve" else called_here(case, tmp_path, limit=0.7)
+    # A server minds its signals itself and the demo has workers, so that each needs a process of its own, and time to begin.
+    result = called_apart(case, tmp_path, limit=6.0) if name in {"serve", "demo"} else called_here(case, tmp_path, limit=0.7)
     says = "stopped by SIGINT" if name == "serve" else "interrupted"
     assert result.code == 130 and says in result.err, (result.code, result.err[-2000:])
     assert result.seconds < 8.0

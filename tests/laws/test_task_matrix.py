@@ -8,7 +8,7 @@ import pytest
 import fedfleet
 from fedfleet.app.api.audit import explain
 from fedfleet.app.api.own_task import Columns, take_task
-from fedfleet.app.assemble.client_config import build_client_runtime
+from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.runs.served_run import AccessOptions, serve_run
 from fedfleet.app.spec import resolve
 from fedfleet.network.device.client_loop import Device, DeviceOptions

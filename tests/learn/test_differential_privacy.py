@@ -10,7 +10,7 @@ from fedfleet.app.spec import resolve
 from fedfleet.core import aggregation
 from fedfleet.core.aggregation import Entry
 from fedfleet.core.errors import BadInput
-from fedfleet.core.noise import Noise
+from fedfleet.core.noise import Noise, add_noise, seeded_key
 from fedfleet.core.parts import Job, Promise
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.rng import client_keys
@@ -73,6 +73,45 @@ def test_noise_and_promise_follow_from_the_parameters():
     assert tree(cohort=5).around(fedavg()).fold.noise == Noise(1.0, "tree")
     bounded = gaussian(cohort=5, clip=2.0).around(with_fold(fedavg(), norm_bound(1.0)))
     assert (bounded.fold.clip, bounded.fold.noise) == (1.0, Noise(2.0))
+
+
+DRAWS = 100_000
+FIVE_ERRORS = 5.0 / np.sqrt(2.0 * DRAWS)  # of a standard deviation that is measured on so many draws, relatively
+
+
+def released(algorithm, commit, value=0.0):
+    """What one commit of a wide model releases when one client's update has this value everywhere."""
+    server = ServerState({"w": np.zeros(DRAWS, np.float32)})
+    acc = aggregation.zero(algorithm.fold, server)
+    report = Report(0, 0, {"w": np.full(DRAWS, value, np.float32)}, 1.0, {})
+    aggregation.add(algorithm.fold, acc, report, Context(0, 0.0, 0))
+    noisy = add_noise(algorithm.fold.noise, acc, seeded_key(3), commit)
+    return aggregation.finish(algorithm.fold, noisy).mean["w"].astype(np.float64)
+
+
+@pytest.mark.parametrize(("clip", "multiple", "cohort"), [(1.0, 1.0, 1), (0.5, 2.0, 20), (3.0, 0.3, 7), (0.01, 5.0, 100)])
+def test_the_noise_that_is_released_has_the_standard_deviation_that_is_declared(clip, multiple, cohort):
+    """N(0, (multiple clip)^2) in the sum, so (multiple clip / cohort)^2 in the mean: what epsilon is computed from."""
+    algorithm = gaussian(cohort=cohort, clip=clip, noise=multiple).around(fedavg())
+    assert algorithm.private.noise == multiple and algorithm.fold.clip == clip
+    draws = released(algorithm, 1) * cohort
+    declared = algorithm.private.noise * algorithm.fold.clip
+    assert draws.std() == pytest.approx(declared, rel=FIVE_ERRORS)
+    assert abs(draws.mean()) < 5.0 * declared / np.sqrt(DRAWS)
+    assert np.mean(np.abs(draws) > 1.959964 * declared) == pytest.approx(0.05, abs=5.0 * np.sqrt(0.05 * 0.95 / DRAWS))
+    assert abs(np.corrcoef(draws, released(algorithm, 2) * cohort)[0, 1]) < 5.0 / np.sqrt(DRAWS)
+    # A client's part is on top of it, and no longer than the clip.
+    part = released(algorithm, 1, 100.0) * cohort - draws
+    assert np.linalg.norm(part) == pytest.approx(clip, rel=1e-3)
+
+
+def test_the_noise_of_a_tree_is_that_of_the_nodes_of_a_commit():
+    """The noise in all that was released up to commit t has the variance of as many nodes as t has binary ones."""
+    algorithm = tree(cohort=2, clip=0.5, noise=4.0).around(fedavg())
+    total = np.zeros(DRAWS)
+    for commit in range(1, 9):
+        total += released(algorithm, commit) * 2
+        assert total.std() == pytest.approx(2.0 * np.sqrt(bin(commit).count("1")), rel=FIVE_ERRORS)
 
 
 @pytest.mark.parametrize("privacy", [gaussian(cohort=4, noise=1e-3, clip=1.0), tree(cohort=4, noise=1e-3, clip=1.0)])

@@ -15,8 +15,9 @@ from fedfleet.core.passes import Carry
 from fedfleet.core.records import ServerState, whole_work
 from fedfleet.executors.inline import inline
 from fedfleet.learn.composition import with_pass
-from fedfleet.learn.drift_correction import column, weights_of, with_control_variates, zero_weights
+from fedfleet.learn.drift_correction import weights_of, with_control_variates, zero_weights
 from fedfleet.learn.fedavg import fedavg
+from fedfleet.learn.leaves import column
 from fedfleet.learn.zoo import feddyn, scaffold
 from fedfleet.simulation.simulator import simulate
 from fedfleet.testing.toys import consensus

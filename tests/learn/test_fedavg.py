@@ -52,3 +52,10 @@ def test_bound_is_the_callers():
 
     assert refused(fedavg(bound=0.5).fold) == "leaf 'w' reaches 0.6, beyond its bound 0.5"
     assert refused(fedavg(bound=0.7).fold) is None
+
+
+def test_a_client_with_more_samples_than_the_limit_weighs_the_limit():
+    half = fedavg(max_samples=50).local(0, {})
+    assert [half.weight_of(samples) for samples in (1, 50, 51, 1 << 24)] == [1.0, 50.0, 50.0, 50.0]
+    with pytest.raises(BadInput, match="max_samples"):
+        fedavg(weigh="one", max_samples=50)

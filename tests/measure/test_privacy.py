@@ -13,7 +13,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.noise import terms
 from fedfleet.core.parts import Promise
 from fedfleet.core.records import DROPPED, FOLDED
-from fedfleet.measure.privacy import exposure, gaussian_epsilon, privacy_loss, require_accountant
+from fedfleet.measure.privacy import exposure, gaussian_epsilon, privacy_loss, require_accountant, sampled_epsilon
 from fedfleet.measure.tasks import Tasks
 
 dp_accounting = pytest.importorskip("dp_accounting")
@@ -54,6 +54,102 @@ def test_it_is_what_the_library_s_accountant_of_losses_says_of_the_composition(n
     accountant = PLDAccountant()
     accountant.compose(dp_accounting.GaussianDpEvent(noise), times)
     assert gaussian_epsilon(noise, times, 1e-5) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
+
+
+def delta_by_convolution(noise, times, epsilon, steps=1 << 16):
+    """Delta of so many Gaussian mechanisms by the distribution of their privacy loss, convolved with the FFT: no closed form.
+
+    One mechanism's loss is N(1 / (2 noise^2), 1 / noise^2); delta is the mean of (1 - exp(epsilon - loss)) where it is positive.
+    """
+    mean, deviation = 0.5 / noise**2, 1.0 / noise
+    top = times * mean + 14.0 * math.sqrt(times) * deviation + epsilon
+    width = 2.0 * top / steps
+    losses = (np.arange(steps) - steps // 2) * width
+    one = np.diff(norm.cdf(np.append(losses, losses[-1] + width) - width / 2, mean, deviation))
+    spectrum = np.fft.rfft(np.roll(one, -(steps // 2))) ** times
+    together = np.roll(np.fft.irfft(spectrum, steps), steps // 2)
+    return float((np.maximum(-np.expm1(epsilon - losses), 0.0) * together).sum())
+
+
+GRID = [(noise, times, delta) for noise in (0.7, 1.0, 3.0, 8.0) for times in (1, 4, 50) for delta in (1e-3, 1e-5)]
+
+
+@pytest.mark.parametrize(("noise", "times", "delta"), GRID)
+def test_epsilon_is_what_an_accountant_of_its_own_finds_on_a_grid(noise, times, delta):
+    epsilon = gaussian_epsilon(noise, times, delta)
+    assert delta_by_convolution(noise, times, epsilon) == pytest.approx(delta, rel=0.02)
+    # And so with one percent more or less of epsilon it is another delta: the comparison is sharp.
+    assert delta_by_convolution(noise, times, 1.01 * epsilon) < delta < delta_by_convolution(noise, times, 0.99 * epsilon)
+
+
+def sampled_by_hand(noise, clients, size, commits, delta, orders):
+    """Theorem 9 of Wang, Balle and Kasiviswanathan 2019 for whole orders, replacing one client, and the least epsilon over them."""
+    share, sigma = size / clients, noise / 2.0  # replacing moves a sum twice as far
+
+    def rdp(order):
+        return order / (2.0 * sigma**2)
+
+    def terms(order):
+        yield 0.0
+        yield (
+            2 * math.log(share)
+            + math.log(math.comb(order, 2))
+            + min(math.log(4.0) + math.log(math.expm1(rdp(2))) if rdp(2) < 500 else math.inf, math.log(2.0) + rdp(2))
+        )
+        for j in range(3, order + 1):
+            yield j * math.log(share) + math.log(math.comb(order, j)) + math.log(2.0) + (j - 1) * rdp(j)
+
+    best = math.inf
+    for order in orders:
+        exponents = list(terms(order))
+        top = max(exponents)
+        amplified = (top + math.log(sum(math.exp(e - top) for e in exponents))) / (order - 1)
+        total = commits * min(amplified, rdp(order))
+        # From Renyi divergence to (epsilon, delta): Canonne, Kamath and Steinke 2020, Proposition 12.
+        best = min(best, total + math.log1p(-1.0 / order) - math.log(delta * order) / (order - 1))
+    return max(best, 0.0)
+
+
+def sampled_truth(noise, clients, size, commits, delta, steps=1 << 16):
+    """Epsilon of one attack that is possible: all others send zero, and one client sends its clip or, replaced, minus its clip.
+
+    A commit shows N(+-1, noise^2) with the probability of being drawn, else N(0, noise^2). The losses are convolved with the FFT,
+    each rounded down: the result is below what any correct accountant may say.
+    """
+    share = size / clients
+    x = np.linspace(-1 - 12 * noise, 1 + 12 * noise, 200_001)
+    p, q = ((1 - share) * norm.pdf(x, 0, noise) + share * norm.pdf(x, side, noise) for side in (1, -1))
+    loss, mass = np.log(p) - np.log(q), p * (x[1] - x[0])
+    # The range of sums: their mean and fourteen of their deviations; what lies beyond is left out, which makes delta smaller.
+    mean, deviation = float(mass @ loss), math.sqrt(float(mass @ loss**2))
+    top = commits * mean + 14 * math.sqrt(commits) * deviation + 4 * float(np.abs(loss).max())
+    width = 2 * top / steps
+    cells = np.floor(loss / width).astype(np.int64) + steps // 2
+    inside = (cells >= 0) & (cells < steps)
+    one = np.bincount(cells[inside], weights=mass[inside], minlength=steps)
+    together = np.roll(np.fft.irfft(np.fft.rfft(np.roll(one, -(steps // 2))) ** commits, steps), steps // 2)
+    losses = (np.arange(steps) - steps // 2) * width
+
+    def delta_of_attack(epsilon):
+        return float((np.maximum(-np.expm1(epsilon - losses), 0.0) * together).sum())
+
+    low, high = 0.0, top
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta_of_attack(middle) > delta else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("noise", [1.5, 3.0, 6.0])
+@pytest.mark.parametrize(("clients", "size"), [(1000, 10), (200, 20)])
+@pytest.mark.parametrize("commits", [1, 20, 300])
+def test_sampling_is_counted_no_better_than_an_attack_shows_and_no_worse_than_the_theorem_says(noise, clients, size, commits):
+    said = sampled_epsilon(noise, (clients, size), commits, 1e-5)
+    by_hand = sampled_by_hand(noise, clients, size, commits, 1e-5, [*range(2, 33), 40, 48, 64, 96, 128])
+    truth = sampled_truth(noise, clients, size, commits, 1e-5)
+    assert truth * (1 - 1e-3) <= said <= by_hand * (1 + 1e-3)
+    if commits == 300:
+        assert said < 6 * truth, "the theorem is not sharp, but of the right order where commits are many"
 
 
 def test_the_client_that_took_part_most_decides():

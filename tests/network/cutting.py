@@ -1,4 +1,4 @@
-"""A bad line on loopback: a relay between device and server that cuts, stalls or delays what passes through it.
+"""A bad line on loopback: a relay between device and server that cuts, stalls, delays or changes what passes through it.
 
 Bytes are counted from device to server over all connections, so that a test can say "cut after 100,000 bytes of the upload" and
 mean it. A cut is a reset, as of a phone that leaves the cell; a stall keeps the connection open and moves nothing.
@@ -10,8 +10,10 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from random import Random
 
 import grpc
 import pytest
@@ -20,7 +22,31 @@ from fedfleet.network.protocol import fleet_pb2 as fleet
 from tests.network.puppet import PAUSE, Puppet, in_chunks
 
 _PIECE = 1 << 14
+_STALL = 0.3  # seconds
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, for no time: closing sends a reset
+
+
+class Trouble:
+    """What goes wrong in one direction, at places that follow from a seed."""
+
+    def __init__(self, rng: Random, gap: float) -> None:
+        self._rng, self._gap = rng, gap
+        self._left = self._next()
+
+    def _next(self) -> int:
+        return 1 + int(self._rng.expovariate(1.0 / self._gap))
+
+    def spoilt(self, data: bytes) -> tuple[bytes, list[str]]:
+        """These bytes with what goes wrong in them, and what that was."""
+        result, kinds, at = bytearray(data), list[str](), self._left - 1
+        while at < len(result):
+            kind = self._rng.choices(("flip", "cut", "stall"), (90, 5, 5))[0]
+            kinds.append(kind)
+            if kind == "flip":
+                result[at] ^= self._rng.randrange(1, 256)
+            at += self._next()
+        self._left = at - len(result) + 1
+        return bytes(result), kinds
 
 
 class Line:
@@ -40,6 +66,8 @@ class Line:
         self.refuses = False
         self.cuts = 0
         self.taken = 0  # calls that came in
+        self.mishaps: Counter[str] = Counter()  # by kind
+        self._trouble: dict[bool, Trouble] = {}  # by direction: True is up
 
     @property
     def address(self) -> str:
@@ -61,6 +89,16 @@ class Line:
         with self._lock:
             self._stall_at = None
             self._lock.notify_all()
+
+    def spoil(self, seed: int, *, gap: float = 300.0) -> None:
+        """From now on change a byte in either direction after so many on average; now and then cut or stall instead."""
+        with self._lock:
+            self._trouble = {up: Trouble(Random(f"{seed} {up}"), gap) for up in (True, False)}
+
+    def heal(self) -> None:
+        """Let everything pass as it is."""
+        with self._lock:
+            self._trouble = {}
 
     def cut(self) -> None:
         """Reset all connections now."""
@@ -113,9 +151,21 @@ class Line:
             while data := source.recv(_PIECE):
                 if self.delay_seconds:
                     time.sleep(self.delay_seconds)
-                for part in self._passing(data, up):
+                for part in self._passing(self._spoilt(data, up), up):
                     sink.sendall(part)
             sink.shutdown(socket.SHUT_WR)
+
+    def _spoilt(self, data: bytes, up: bool) -> bytes:
+        """What comes out of the bad line of these bytes; a cut and a stall happen before them."""
+        with self._lock:
+            trouble = self._trouble.get(up)
+            data, kinds = (data, []) if trouble is None else trouble.spoilt(data)
+            self.mishaps.update(kinds)
+        if "stall" in kinds:
+            time.sleep(_STALL)
+        if "cut" in kinds:
+            self.cut()
+        return data
 
     def _passing(self, data: bytes, up: bool) -> Iterator[bytes]:
         """What of this may pass, with the cut or the stall in its exact place."""

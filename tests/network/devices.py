@@ -10,7 +10,7 @@ import threading
 import traceback
 from pathlib import Path
 
-from fedfleet.app.assemble.client_config import build_client_runtime
+from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.network.device.client_loop import Device, DeviceOptions
 from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.device.server_calls import Connection

@@ -180,7 +180,7 @@ def perform(folder: Path, act: Callable[[Stage], Coroutine[Any, Any, None]], **c
         stage = Stage(transmitter, FleetService(transmitter))
         transmitter.uplink.link = stage  # type: ignore[assignment]
         committing = asyncio.create_task(transmitter.group_commit.run())
-        committing.add_done_callback(transmitter._on_task_done)
+        committing.add_done_callback(transmitter.on_task_done)
         try:
             await act(stage)
         finally:

@@ -23,7 +23,7 @@ CALENDAR = {
     # Numbers of evaluation tasks begin with the date, so that those of an earlier start are not among them.
     "server/evaluations.py",
     # A lease outlives the device's process, as only the calendar does.
-    "device/client_loop.py", "device/server_calls.py",
+    "device/client_loop.py", "device/transfers.py",
 }  # fmt: skip
 # Where one read of the calendar stands among rules that must not have it: a token holds until a date.
 ONE_READ = {"server/candidates.py"}

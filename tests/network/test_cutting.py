@@ -1,13 +1,15 @@
 """The bad line does what it says, against an echo."""
 
+import contextlib
 import socket
 import threading
 import time
 from contextlib import contextmanager
+from random import Random
 
 import pytest
 
-from tests.network.cutting import line
+from tests.network.cutting import Trouble, line
 
 
 @contextmanager
@@ -109,3 +111,30 @@ def test_a_line_that_refuses_lets_nobody_in():
         bad.refuses = True
         with pytest.raises(OSError), call(bad.address) as end:
             all_of(end, 1)
+
+
+def test_a_spoilt_line_changes_bytes_at_the_places_of_its_seed_until_it_is_healed():
+    said = bytes(100_000)
+    changed = []
+    for seed in (1, 1, 2):
+        trouble = Trouble(Random(seed), 300.0)
+        pieces, kinds = [], []
+        for at in range(0, len(said), 1700 + seed):  # wherever the bytes are divided
+            out, more = trouble.spoilt(said[at : at + 1700 + seed])
+            pieces.append(out)
+            kinds += more
+        changed.append([i for i, byte in enumerate(b"".join(pieces)) if byte])
+        assert len(changed[-1]) == kinds.count("flip")
+        assert 200 < len(changed[-1]) < 400
+        assert {"cut", "stall"} < set(kinds)
+    assert changed[0] == changed[1] != changed[2]
+    with echo() as (there, _), line(there) as bad:
+        bad.spoil(3, gap=50.0)
+        with contextlib.suppress(OSError), call(bad.address) as end:
+            end.sendall(bytes(1000))
+            assert all_of(end, 1000) != bytes(1000)
+        bad.heal()
+        with call(bad.address) as end:
+            end.sendall(bytes(1000))
+            assert all_of(end, 1000) == bytes(1000)
+        assert bad.mishaps["flip"]

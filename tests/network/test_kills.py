@@ -27,6 +27,12 @@ def test_so_does_one_whose_fold_collects(tmp_path):
     kill_and_prove(tmp_path, Toy(clients=5, rounds=12, collects=True), list(KILLS), kills=3, seed=3)
 
 
+@pytest.mark.parametrize("collects", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_so_does_one_whose_sums_are_encrypted_until_their_noise_is_in_them(tmp_path, collects):
+    toy = Toy(clients=6, rounds=12, noise=0.5)
+    kill_and_prove(tmp_path, toy, list(KILLS), kills=3, seed=5, keep_reports=collects)
+
+
 @pytest.mark.soak
 def test_so_does_one_in_a_single_process(tmp_path):
     kill_and_prove(tmp_path, Toy(clients=5, rounds=10), ["whole server"], kills=2, seed=4, transmitters=0)

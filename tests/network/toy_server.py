@@ -26,7 +26,7 @@ from fedfleet.store.files import save_tree
 from fedfleet.store.lock import hold_lock
 from fedfleet.testing.toys import opaque_executor
 from tests.network.evaluation.thread import ThreadEvaluator
-from tests.network.toys import Toy, from_text, plan_of, world_for
+from tests.network.toys import Toy, from_text, noising_of, plan_of, world_for
 
 
 def main() -> None:
@@ -37,9 +37,9 @@ def main() -> None:
         if word.startswith("--most-bytes="):
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then writing fails, as on a full disk
             resource.setrlimit(resource.RLIMIT_FSIZE, (int(word.split("=")[1]), resource.RLIM_INFINITY))
-    opened = bool(options.pop("open_enrolment", True))
+    opened, tls = bool(options.pop("open_enrolment", True)), options.pop("tls", None)
     try:
-        served_to_the_end(Path(folder), from_text(toy), ServeOptions(**options), opened=opened, resume="--resume" in words)
+        served_to_the_end(Path(folder), from_text(toy), ServeOptions(**options), opened=opened, tls=tls, resume="--resume" in words)
     except FedFleetError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(error.exit_code) from None
@@ -48,7 +48,9 @@ def main() -> None:
         raise SystemExit(130) from None
 
 
-def served_to_the_end(folder: Path, toy: Toy, options: ServeOptions, *, opened: bool, resume: bool) -> None:
+def served_to_the_end(
+    folder: Path, toy: Toy, options: ServeOptions, *, opened: bool, tls: dict[str, str] | None = None, resume: bool
+) -> None:
     """Serve a toy in this folder."""
     plan, world = plan_of(toy), world_for(toy)
     (folder / "wire").mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -64,8 +66,10 @@ def served_to_the_end(folder: Path, toy: Toy, options: ServeOptions, *, opened: 
         registry = Registry(folder / "wire" / "devices.db", key, Terms(toy.clients, open=opened))
         judge = ThreadEvaluator(EvalContext(plan, world, opaque_executor()))
         try:
-            run = ServedRun(plan, world, judge, registry, key, lambda client: b"{}", journal, folder, "toy")
-            state = serve(run, options, recovery=back)
+            run = ServedRun(
+                plan, world, judge, registry, key, lambda client: b"{}", journal, folder, "toy", noising_of(toy, folder)
+            )
+            state = serve(run, options, recovery=back, tls=tls)
             journal.flush()
             save_tree(folder / "model.safetensors", state.server.params)
         finally:

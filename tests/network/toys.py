@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ import numpy as np
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.aggregation import Aggregate
 from fedfleet.core.events import ModelCommitted
+from fedfleet.core.noise import Noise
 from fedfleet.core.parts import Algorithm, Dataset, Job, Offer, Plan, Policy
 from fedfleet.core.records import Assignments, Cost, Ints, Report, ServerState, Stop
 from fedfleet.core.rng import client_keys, uniforms
+from fedfleet.core.room import with_room
 from fedfleet.core.sources import Split, World
 from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import Tree, tree_nbytes
@@ -25,8 +28,10 @@ from fedfleet.learn.fedavg import add_to_model, whole_model
 from fedfleet.learn.folds import mean
 from fedfleet.pace.asynchronous import buffered
 from fedfleet.pace.rounds import deadline, readiness
+from fedfleet.store.noise_source import SEEDED, NoiseSource
 from tests.worlds import even_fleet, events_of, world_of
 
+NOISE_KEY = bytes(range(32))
 SAMPLES = 10  # that every client claims to hold
 _NO_ROWS = np.zeros(0, np.int64)
 
@@ -46,6 +51,8 @@ class Toy:
     buffer: int = 0  # commit at so many reports, `cohort` tasks running: asynchronous
     slow_seconds: float = 0.0  # that making a model takes
     collects: bool = False  # the fold needs all reports at once
+    noise: float = 0.0  # in every sum, from a secret; updates are clipped then
+    room: bool = False  # the sums are divided among the reports of a commit, as in a plan of a spec
 
     @property
     def asked(self) -> int:
@@ -65,8 +72,10 @@ def from_text(text: str) -> Toy:
 
 def plan_of(toy: Toy) -> Plan:
     """What a server runs."""
-    start = {"w": np.zeros(toy.width, np.float32)}
-    return Plan(toy.seed, _pulling(toy), uniform(), _pace(toy), Stop(rounds=toy.rounds), start, toy.clients, spec_digest="toy")
+    start, algorithm, pace = {"w": np.zeros(toy.width, np.float32)}, _pulling(toy), _pace(toy)
+    if toy.room:
+        algorithm = with_room(algorithm, pace, toy.clients, world_for(toy).data.sizes(0))
+    return Plan(toy.seed, algorithm, uniform(), pace, Stop(rounds=toy.rounds), start, toy.clients, spec_digest="toy")
 
 
 def world_for(toy: Toy) -> World:
@@ -82,8 +91,13 @@ def world_for(toy: Toy) -> World:
 def reference(toy: Toy) -> tuple[list[str], Tree]:
     """The names of all models that the plan makes in simulation, and the last of them."""
     quick = replace(toy, slow_seconds=0.0)
-    events, end = events_of(plan_of(quick), world_for(quick))
+    events, end = events_of(plan_of(quick), world_for(quick), noising=noising_of(quick))
     return [str(e.model_hash) for e in events if isinstance(e, ModelCommitted)], end.state.server.params
+
+
+def noising_of(toy: Toy, folder: Path | None = None) -> NoiseSource:
+    """Where the noise of a toy comes from; with noise, its aggregates are kept in this folder."""
+    return NoiseSource(NOISE_KEY, folder) if toy.noise else SEEDED
 
 
 def worked(toy: Toy, client: int, task: int, model: bytes) -> Report:
@@ -121,6 +135,8 @@ def _pulling(toy: Toy) -> Algorithm:
     fold = mean(total_weight=2.0**12)
     if toy.collects:
         fold = replace(fold, combine=_weighed)
+    if toy.noise:
+        fold = replace(fold, noise=Noise(toy.noise), clip=1.0, denominator=float(toy.asked))
     return Algorithm(
         name="pulling",
         init=ServerState,

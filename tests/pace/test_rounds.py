@@ -126,7 +126,7 @@ def test_a_round_may_wait_for_as_many_as_it_needs(make):
         (lambda: readiness(100), 10),
         (lambda: readiness(100, min_clients=1), 10),
         (lambda: readiness(100, ready_share=0.5), 2),  # one of two is a share that is asked for
-        (lambda: readiness(100, ready_share=0.95), 10),
+        (lambda: readiness(100, ready_share=0.95, if_few="fail"), 2),
         (lambda: readiness(20, min_clients=5), 5),
     ],
 )
@@ -140,6 +140,10 @@ def test_least_is_the_fewest_selected_clients_with_which_a_round_can_succeed(mak
     assert policy.least == least
     assert can(least)
     assert not any(can(n) for n in range(1, least))
+
+
+def test_a_round_waits_for_as_many_as_can_succeed_though_some_are_silent():
+    assert [readiness(100, ready_share=share).least for share in (0.5, 0.8, 0.95, 1.0)] == [2, 5, 10, 10]
 
 
 def test_a_share_that_decides_alone_is_said():

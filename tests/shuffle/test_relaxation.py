@@ -40,7 +40,7 @@ def test_the_certificate_lies_below_every_plan_and_close(problem):
 
 @pytest.mark.parametrize(
     ("classes", "devices", "samples", "alpha", "bits"),
-    [(5, 3, 60, 1.0, 2e5), (5, 3, 300, 0.1, 2e6), (4, 4, 80, 3.0, 2e4), (10, 3, 90, 0.03, 2e5)],
+    [(5, 3, 60, 1.0, 2e5), (5, 3, 300, 0.1, 2e6), (4, 4, 80, 3.0, 2e4), pytest.param(10, 3, 90, 0.03, 2e5, marks=pytest.mark.soak)],
 )
 @pytest.mark.parametrize("flags", [{}, {"time_balance": False}, {"js_root": True}])
 def test_never_worse_than_slsqp(classes, devices, samples, alpha, bits, flags):

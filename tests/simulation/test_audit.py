@@ -176,7 +176,7 @@ def test_kept_aggregates_need_no_training(tmp_path):
     assert result.commits == sum(isinstance(e, ModelCommitted) for e in log)
     assert "scores" in audit_served_run(plan, world, opaque_executor(), rows, tmp_path).verified
     with pytest.raises(Mismatch, match="correct is 77"):
-        audit_served_run(plan, world, opaque_executor(), changed(rows, first(rows, Kind.EVALUATED), a=77.0), tmp_path)
+        audit_served_run(plan, world, opaque_executor(), changed(rows, first(rows, Kind.EVALUATED), a=77.0, b=99.0), tmp_path)
     with pytest.raises(Mismatch):
         audit_served_run(plan, world, None, changed(rows, first(rows, Kind.COMMITTED), body="0" * 64), tmp_path)
     (tmp_path / "aggregates/00000001.safetensors").write_bytes(b"torn")

@@ -15,7 +15,8 @@ from fedfleet.core.stages import COMPUTE, DOWNLOAD, UPLOAD, fraction_done, sourc
 from fedfleet.engine.book import facts_allowed
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.simulation.simulator import simulate
-from fedfleet.simulation.trips import late_reports, ready_seconds, task_costs, trip_of
+from fedfleet.simulation.task_costs import task_costs
+from fedfleet.simulation.trips import late_reports, ready_seconds, trip_of
 from fedfleet.testing.toys import consensus, no_data, opaque_executor
 from fedfleet.world.faults import no_faults, no_slowdown
 from fedfleet.world.states import always_on, interval_states

@@ -12,6 +12,7 @@ from fedfleet.core.records import Report, Stop
 from fedfleet.core.trees import ModelName, content_hash
 from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal as journals
+from fedfleet.store.journal_rows import decode
 from fedfleet.testing.toys import consensus, opaque_executor
 from tests.worlds import commits_at, even_fleet, events_of, toy_plan, world_of
 
@@ -99,7 +100,7 @@ def test_what_is_behind_an_unknown_name_waits_in_order(tmp_path):
     assert journal.digest == plain.digest
     assert journal.position == plain.position + 1
     journal.close()
-    assert [type(e) for e in journals.read(tmp_path / "run.db")] == [
+    assert [type(e) for e in decode(journals.rows_of(tmp_path / "run.db"))] == [
         ModelCommitted,
         Evaluated,
         ModelCommitted,
@@ -115,7 +116,7 @@ def test_truncation_waits_for_names(tmp_path):
     threading.Timer(0.05, gate.set).start()
     journal.truncate(2)
     journal.close()
-    assert [type(e) for e in journals.read(tmp_path / "run.db")] == [Evaluated, ModelCommitted]
+    assert [type(e) for e in decode(journals.rows_of(tmp_path / "run.db"))] == [Evaluated, ModelCommitted]
 
 
 def test_an_error_of_the_thread_surfaces(tmp_path):
@@ -161,7 +162,7 @@ def test_an_interrupt_in_the_midst_of_writing_leaves_a_sound_journal(tmp_path):
     log, _ = events_of(toy_plan(commits_at(3, 2), 5), world_of(even_fleet(5)))
     journal = journals.create(tmp_path / "run.db")
     journal.append(log[:10])
-    journal._rows = _Interrupted(journal._rows)
+    journal._batch = _Interrupted(journal._batch)
 
     def written():
         try:

@@ -67,7 +67,13 @@ def test_the_bytes_of_a_wave_are_those_of_its_rows():
 
 @pytest.mark.parametrize("tasks", [[], [4], [0, 1, 2], [0, 2, 3, 9], [5, 6, 8, 9, 10, 12]])
 def test_spans_of_tasks(tasks):
-    assert read_spans(spans(np.array(tasks, np.int64))).tolist() == tasks
+    assert read_spans(spans(np.array(tasks, np.int64)), 13).tolist() == tasks
+
+
+@pytest.mark.parametrize("text", ["0-150000000", "13", "-3", "2 1", "0-4 4", "5-3", "a", "0-99999999999999999999", "1-2-3"])
+def test_spans_that_no_run_writes_take_no_room(text):
+    with pytest.raises(ValueError, match=r"ascending|invalid literal"):
+        read_spans(text, 13)
 
 
 def test_settings_and_due_times_come_back():
@@ -89,7 +95,7 @@ def test_seconds_that_are_no_number_survive_the_store(tmp_path):
     journal = journals.create(tmp_path / "run.db")
     journal.append(lost)
     journal.close()
-    back = list(journals.read(tmp_path / "run.db"))
+    back = list(decode(journals.rows_of(tmp_path / "run.db")))
     assert [math.isnan(e.seconds) for e in back] == [True] * 3
     assert journals.digest_of(tmp_path / "run.db") == journal.digest
     assert len({encode(e)[1] for e in lost}) == 1, "every NaN is digested alike"

@@ -87,5 +87,6 @@ def test_samples_do_not_mix(name):
     x = torch.from_numpy(task.dataset.x[:3])
     with torch.no_grad():
         together, alone = module(x), torch.cat([module(x[i : i + 1]) for i in range(3)])
-    assert together.shape == (3, task.dataset.classes)
+    places = task.dataset.x.shape[1:] if task.dataset.kind.places else ()
+    assert together.shape == (3, *places, task.dataset.classes)
     assert torch.allclose(together, alone, atol=1e-4)

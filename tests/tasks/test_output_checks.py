@@ -1,6 +1,7 @@
 """Outputs that a loss cannot take are refused; outputs that it takes and that are probably wrong are warned of, and no others."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tests.tasks.stand_ins import NEXT, PLACES, READ, TOKENS
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(60, 5)).astype(np.float32)
 CLASSES = checked_data((X, np.arange(60) % 3))
+NAMED = replace(CLASSES, label_names=("run", "sit", "walk"))
 NUMBERS = checked_data((X, X[:, 0] + 0.5))
 POSITIVE = checked_data((X, np.abs(X[:, 0]) + 0.5))
 FLAGS = checked_data((X, X[:, :3] > 0))
@@ -92,6 +94,11 @@ REFUSED = {
         nn.Linear(5, 2),
         NUMBERS,
         "2 outputs, and the labels are numbers, 1 for each sample; give its last layer 1",
+    ),
+    "named classes": (
+        nn.Linear(5, 2),
+        NAMED,
+        r"the labels are 3 classes \(run, sit, walk\), .*2 outputs.* 3 outputs.*'walk' in row",
     ),
     "a tuple": (Gives(3, lambda o: (o, None)), CLASSES, r"gives a tuple; return one tensor .*shape \(8, 3\)"),
     "a dictionary": (Gives(3, lambda o: {"scores": o}), CLASSES, "gives a dict; .*'scores'"),

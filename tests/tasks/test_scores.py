@@ -14,7 +14,8 @@ from fedfleet.core.kinds import IGNORED, MULTILABEL, NEXT_TOKEN, REGRESSION, SEQ
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Score
 from fedfleet.measure.score_info import chance_level
-from fedfleet.tasks.scores import Measuring, mean_auroc, rounded, sample_counts, sample_losses, spread_tensor
+from fedfleet.tasks.measures import Measuring, mean_auroc, rounded
+from fedfleet.tasks.scores import measure_batch, sample_counts, sample_losses, spread_tensor
 
 
 def task_of(dataset, holdout=None):
@@ -24,7 +25,7 @@ def task_of(dataset, holdout=None):
 
 def measures(dataset, outputs):
     measuring = Measuring(task_of(dataset))
-    measuring.add(torch.from_numpy(outputs), torch.from_numpy(dataset.y))
+    measure_batch(measuring, torch.from_numpy(outputs), torch.from_numpy(dataset.y))
     return measuring.finish(Score(0, 1, 0.0)).measures
 
 
@@ -142,8 +143,8 @@ def test_a_metric_of_ones_own_is_a_measure_and_one_that_fails_is_left_out():
 
     own = {"largest": lambda outputs, labels: np.abs(outputs - labels).max(), "fails": fails, "nan": lambda a, b: math.nan}
     measuring = Measuring(replace(task_of(dataset), metrics=own))
-    measuring.add(torch.from_numpy(answers[:4]), torch.from_numpy(dataset.y[:4]))
-    measuring.add(torch.from_numpy(answers[4:]), torch.from_numpy(dataset.y[4:]))
+    measure_batch(measuring, torch.from_numpy(answers[:4]), torch.from_numpy(dataset.y[:4]))
+    measure_batch(measuring, torch.from_numpy(answers[4:]), torch.from_numpy(dataset.y[4:]))
     found = measuring.finish(Score(1, 2, 0.5))
     assert found.measures["largest"] == rounded(float(np.abs(answers - dataset.y).max()))
     assert set(found.measures) == {"mae", "rmse", "largest"}

@@ -17,7 +17,7 @@ def test_made_up_data(name, tmp_path, monkeypatch):
     a, b = (builder("tasks", name)(synthetic=True, samples=250)(seed).dataset for seed in (0, 1))
     assert np.array_equal(a.x, b.x) and np.array_equal(a.y, b.y) and np.array_equal(a.owner, b.owner)
     assert len(a.x) == len(a.y) == len(a.owner) == 250
-    assert a.x.dtype == (np.int64 if name.endswith("lstm") else np.float32)
+    assert a.x.dtype == (np.int64 if name.endswith(("lstm", "gpt")) else np.float32)
     assert a.y.dtype == a.owner.dtype == np.int64
     assert a.y.min() >= 0 and a.y.max() < a.classes
 

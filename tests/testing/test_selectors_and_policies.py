@@ -1,12 +1,13 @@
 """Every registered selector and policy passes; the checks catch every kind of bad part, and let good ones pass."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.parts import Policy, Selector
+from fedfleet.core.parts import UNSTEADY, Policy, Selector, Steady, SteadyDecide
 from fedfleet.core.records import NOTHING, Decision, whole_work
 from fedfleet.core.registry import names
 from fedfleet.core.rng import hash_keys
@@ -103,6 +104,14 @@ def test_a_bad_policy_is_caught(name):
 def test_a_policy_that_asks_in_reply_to_candidates_is_caught():
     with pytest.raises(AssertionError, match="asks for candidates again"):
         check_policy(Policy("greedy", lambda book: Decision(ask=3), 3))
+
+
+@pytest.mark.parametrize("wrong", [Steady(3, 1e9), Steady(3)], ids=["a later wake-up", "no wake-up"])
+def test_a_policy_that_promises_too_much_is_caught(wrong):
+    policy = deadline(5, seconds=30.0)
+    lavish = replace(policy, decide=SteadyDecide(policy.decide.decide, lambda book: wrong if book.selected else UNSTEADY))
+    with pytest.raises(AssertionError, match="its `steady` says"):
+        check_policy(lavish)
 
 
 def test_a_policy_that_never_ends_a_round_is_caught():

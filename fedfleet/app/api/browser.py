@@ -15,7 +15,7 @@ from fedfleet.app.terminal.answers import AS_JSON, Answer, say
 from fedfleet.app.terminal.text import percent, span
 
 if TYPE_CHECKING:
-    from fedfleet.executors.worker_pool import PerformPieces
+    from fedfleet.executors.worker_pool import WorkerPool
 
 _LOG = "workers.log"  # in the folder of the demo
 _DEMO_WORK = "fedfleet.app.pages.page_writer:perform_or_write"
@@ -37,7 +37,7 @@ def demo(*, out: Path = Path("demo")) -> Answer:
         return Answer(_perform_demo(out, count, pool, start), demo_text)
 
 
-def _perform_demo(out: Path, count: int, pool: PerformPieces | None, start: float) -> dict[str, Any]:
+def _perform_demo(out: Path, count: int, pool: WorkerPool | None, start: float) -> dict[str, Any]:
     from fedfleet.app.demo import demo_findings
     from fedfleet.app.demo.demo_study import RunsByWay, run_demo
     from fedfleet.app.pages.demo_page import write_demo

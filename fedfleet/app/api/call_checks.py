@@ -19,6 +19,16 @@ _NAMES = {
     "load_data": "fedfleet.data(path)",
 }  # fmt: skip
 
+# Names that people guess for arguments, and those of FedFleet that mean the same.
+_ARGUMENTS = {
+    "label": ("target", "targets", "y", "labels", "label_column", "target_column"),
+    "owner": ("user", "client", "person", "group", "client_id", "user_id", "owner_column"),
+    "input": ("features", "feature", "inputs", "columns", "x"),
+    "drop": ("exclude", "ignore", "drop_columns"),
+    "time": ("timestamp", "date", "time_column"),
+    "out": ("output", "output_dir", "folder", "path"),
+}
+
 
 def check_call(call: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
     """Refuse arguments that do not fit the signature of a public call, with the place where they belong."""
@@ -40,7 +50,8 @@ def _cure(name: str, unknown: str, value: Any, known: Mapping[str, inspect.Param
     takes_words = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in known.values())
     if takes_words and unknown in ("overrides", "override", "settings", "params", "config"):
         return f"; overrides follow the spec, each as text: {name}(spec, {', '.join(map(repr, _words(value)))})"
-    close = difflib.get_close_matches(unknown, keywords, n=1, cutoff=_CLOSE)
+    close = [right for right, others in _ARGUMENTS.items() if unknown in others and right in keywords]
+    close = close or difflib.get_close_matches(unknown, keywords, n=1, cutoff=_CLOSE)
     if close:
         return f"; did you mean {close[0]!r}?"
     if takes_words:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedfleet.app.api.own_task import (
     NO_COLUMNS,
     Columns,
@@ -38,7 +40,7 @@ from fedfleet.app.runs.custom_task_folder import (
     task_arrays,
     write_arrays,
 )
-from fedfleet.app.spec import Spec, load_spec, resolve, spec_table
+from fedfleet.app.spec import Spec, load_spec, resolve, set_values, spec_table
 from fedfleet.app.spec.people import deals_by_owner, people_in
 from fedfleet.app.studies.grid.ready_studies import with_cohorts_for
 from fedfleet.app.studies.grid.study_file import Study
@@ -89,7 +91,8 @@ def take_study_inputs(
     if names_task(inputs.model, inputs.data):
         _refuse_weights(inputs)
     else:
-        return study, replace(inputs, data=read_user_data(inputs.data, columns))
+        inputs = replace(inputs, data=read_user_data(inputs.data, columns))
+        return (_with_given_task(study, inputs) if small_fleets and inputs.data is not None else study), inputs
     changing = [arm.name for arm in study.arms if any(key.startswith("task.") for key in arm.settings)]
     if changing:
         raise BadInput(
@@ -100,6 +103,16 @@ def take_study_inputs(
     study = replace(study, base=base, name=name)
     study = with_cohorts_for(study, resolve(base).world["clients"]) if small_fleets else study
     return study, replace(inputs, model=None, data=None)
+
+
+def _with_given_task(study: Study, inputs: UserInputs) -> Study:
+    """A study that ships, on a model and data that were given as objects: without its own task, with cohorts for the people."""
+    base = {key: value for key, value in study.base.items() if key != "task"}
+    study = replace(study, base=base)
+    if inputs.model is None:
+        return study  # refused with the reason by whoever resolves it
+    resolved, _ = resolver_for(inputs, "study")(base, study.name)
+    return with_cohorts_for(study, resolved.world["clients"])
 
 
 def _refuse_weights(inputs: UserInputs) -> None:
@@ -145,6 +158,7 @@ def resolve_inputs(
     stored_spec = _custom_task_spec(resume_folder)
     if stored_spec is not None and resume_folder is not None:
         inputs = _with_stored_weights(inputs, resume_folder)
+        table = _with_stored_deal(table, stored_spec)
     if stored_spec is None or (inputs.model is not None and inputs.data is not None):
         resolved, custom_task = resolver_for(inputs, "train", copy_data=copy_data)(table, name)
         if stored_spec is not None and stored_spec.task["content"] != resolved.task["content"]:
@@ -186,17 +200,20 @@ def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file
         raise BadInput(f"to {verb} your own model, give both model and data; to {verb} the task that the spec names, give neither")
     file = file or (str(Path(inputs.data).resolve()) if isinstance(inputs.data, str | Path) else "")
     tasks_by_seeds = dict[tuple[int, int], tuple[str, CustomTask]]()  # hashing the data takes longer than all else
-    recipe = list[Recipe]()
+    recipe, data_owners = list[Recipe](), list[Any]()
 
     def resolve_with_task(table: dict[str, Any], name: str) -> tuple[Spec, CustomTask]:
         _refuse_named_task(table)
         if not recipe:
             recipe.append(_recipe_of(inputs, arrays(inputs.data)))
-        without_task = {k: v for k, v in table.items() if k != "task"}
+        if not data_owners:
+            data_owners.append(_owners_of(inputs.data))
+        without_task, unused = _dealt_by_given_owners({k: v for k, v in table.items() if k != "task"}, data_owners[0])
         resolved = resolve(without_task, name, content_id="?", count=lambda spec: people_in(recipe[0](spec.data_seed), spec))
         seeds = resolved.data_seed, resolved.training_seed
         if seeds not in tasks_by_seeds:
             task = recipe[0](resolved.data_seed)
+            task = replace(task, warnings=(*task.warnings, *unused))
             tasks_by_seeds[seeds] = (
                 task_content_id(task, resolved.training_seed),
                 new_custom_task(task, inputs, file=file, copy_data=copy_data),
@@ -206,6 +223,31 @@ def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file
         return replace(resolved, task={"use": "own", "content": content_id, **loss}), custom_task
 
     return resolve_with_task
+
+
+def _owners_of(data: Any) -> Any:
+    """Who made each sample of data that were given, None where they do not say."""
+    given = arrays(data)
+    if hasattr(given, "owner"):
+        return given.owner
+    return given[2] if isinstance(given, list | tuple) and len(given) == 3 else None
+
+
+def _dealt_by_given_owners(table: dict[str, Any], owners: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The table with data dealt by owner, where they say who made each sample and the table does not say how they are dealt.
+
+    Where it asks for another number of clients than there are people, a warning says that the owners are not used.
+    """
+    world = table.get("world", {})
+    if owners is None or not isinstance(world, Mapping) or "data" in world or "world.data" in table:
+        return table, ()
+    people, clients = len(np.unique(np.asarray(owners))), world.get("clients")
+    if clients is None or clients == people:
+        return set_values(table, {"world.data": {"use": "by_owner"}}), ()
+    return table, (
+        f"the owners in data are not used: world.clients = {clients}, and the data are of {people:,} people; leave world.clients "
+        'out for one client for each person, or write world.data = "iid" to deal samples at random',
+    )
 
 
 def shared_resolver(inputs: UserInputs, folder: Path, verb: str) -> tuple[Resolver, Callable[[], None]]:
@@ -274,6 +316,12 @@ def _with_counted_people(table: Mapping[str, Any], stored: Spec) -> Any:
     if not isinstance(world, Mapping) or not deals_by_owner(stored.world["data"]):
         return world
     return {"clients": stored.world["clients"], **world}
+
+
+def _with_stored_deal(table: dict[str, Any], stored: Spec) -> dict[str, Any]:
+    """The table of a run that continues: its data are dealt as when it began, where the table does not say how."""
+    world = table.get("world", {})
+    return table if not isinstance(world, Mapping) or "data" in world else set_values(table, {"world.data": stored.world["data"]})
 
 
 def _custom_task_spec(folder: Path | None) -> Spec | None:

@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.terminal.answers import check_writable, option_name, write_page
-from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
+from fedfleet.app.terminal.own_options import (
+    DroppedColumns,
+    InputColumns,
+    KindOfTask,
+    LabelColumn,
+    MissingRule,
+    OwnerColumn,
+    OwnModel,
+    OwnPath,
+    TimeColumn,
+)
 from fedfleet.app.terminal.value_checks import MOST_SEEDS, Seeds, positive_int
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count
@@ -26,6 +36,9 @@ def measure(
     data: OwnPath = None,
     label: LabelColumn = None,
     owner: OwnerColumn = None,
+    input: InputColumns = None,
+    drop: DroppedColumns = None,
+    time: TimeColumn = None,
     kind: KindOfTask = None,
     missing: MissingRule = None,
     devices: str | Path | None = None,
@@ -54,7 +67,8 @@ def measure(
         spec: the spec file whose fleet is measured, under its own pacing and work; in Python also a nested dictionary.
         overrides: overrides of the spec, for example pace.cohort=20.
         seeds: how many simulations to average.
-        model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
+        model, data, label, owner, input, drop, time, kind, missing: your own, by their places; in Python also as objects, as for
+            `run`.
         devices: a devices file (.json, .csv, .npz) or base, where there is no spec.
         states: a states file (.json, .csv, .npz) or base, where there is no spec.
         clients_k: clients per round; default: 20.
@@ -93,7 +107,8 @@ def measure(
         from fedfleet.app.api.own_task import Columns
         from fedfleet.app.studies.predict.fleet_hardness import measure_spec
 
-        table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, None), Columns(label, owner, kind, missing))
+        columns = Columns(label, owner, input, drop, time, kind, missing)
+        table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, None), columns)
         resolved, custom_task = resolver_for(inputs, "measure")(table, name)
         return make_measured(measure_spec(resolved, seeds=seed_count, task=custom_task.task if custom_task else None))
     if overrides or model is not None or data is not None:

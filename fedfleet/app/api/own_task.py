@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.spec import apply_overrides, plain_table, set_values, spec_table
-from fedfleet.app.terminal.answers import option_name
+from fedfleet.app.terminal.answers import OPTION_NAMES, option_name
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import builder
 
@@ -21,20 +21,40 @@ Names = str | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns of the data are the label and the owner, which kind of task they make, and what becomes of missing values."""
+    """Which columns of the data are the label, the owner, the inputs and the time, and which are not read; which kind of task they
+    make, and what becomes of missing values."""
 
     label: Names | None = None
     owner: str | None = None
+    input: Names | None = None
+    drop: Names | None = None
+    time: str | None = None
     kind: str | None = None
     missing: str | None = None
 
     def settings(self) -> dict[str, Any]:
         """What is given, as keys of a task."""
-        label = self.label if self.label is None or isinstance(self.label, str) else list(self.label)
-        # One name from the command line is a list of one.
-        label = label[0] if isinstance(label, list) and len(label) == 1 else label or None
-        found = {"label": label, "owner": self.owner, "kind": self.kind, "missing": self.missing}
+        found = {
+            "label": _names(self.label),
+            "owner": self.owner,
+            "input": _names(self.input, split=True),
+            "drop": _names(self.drop, split=True),
+            "time": self.time,
+            "kind": self.kind,
+            "missing": self.missing,
+        }
         return {key: value for key, value in found.items() if value is not None}
+
+
+def _names(given: Names | None, *, split: bool = False) -> str | list[str] | None:
+    """One name, or several; those of one option may be separated by commas."""
+    if given is None or isinstance(given, str):
+        return given
+    names = list(given)
+    if split and OPTION_NAMES.get() is not None:
+        names = [name.strip() for one in names for name in one.split(",") if name.strip()]
+    # One name from the command line is a list of one.
+    return names[0] if len(names) == 1 else names or None
 
 
 NO_COLUMNS = Columns()
@@ -132,7 +152,7 @@ def dealt_by_owner(table: dict[str, Any]) -> dict[str, Any]:
 
 def refuse_columns(columns: Columns, data: Any) -> None:
     """Refuse names of columns without the data that would have them."""
-    given = [name for name in ("label", "owner", "kind", "missing") if getattr(columns, name)]
+    given = [name for name in ("label", "owner", "input", "drop", "time", "kind", "missing") if getattr(columns, name)]
     if given and data is None:
         raise BadInput(
             f"{option_name(given[0])} says how to read data; give {option_name('data')} FILE too, or write "

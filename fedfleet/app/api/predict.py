@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from fedfleet.app.terminal.answers import check_writable, say, write_page
-from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
+from fedfleet.app.terminal.own_options import (
+    DroppedColumns,
+    InputColumns,
+    KindOfTask,
+    LabelColumn,
+    MissingRule,
+    OwnerColumn,
+    OwnModel,
+    OwnPath,
+    TimeColumn,
+)
 from fedfleet.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -18,14 +28,16 @@ if TYPE_CHECKING:
 @overload
 def predict(
     spec: str | Path | Mapping[str, Any] | None = None, *overrides: str, sweep: None = None, model: Any = None, data: Any = None,
-    label: LabelColumn = None, owner: OwnerColumn = None, kind: KindOfTask = None, missing: MissingRule = None,
+    label: LabelColumn = None, owner: OwnerColumn = None, input: InputColumns = None, drop: DroppedColumns = None,
+    time: TimeColumn = None, kind: KindOfTask = None, missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None, weights: Any = None, partial_weights: Any = False,
     page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Predicted: ...  # fmt: skip
 @overload
 def predict(
     spec: str | Path | Mapping[str, Any] | None = None, *overrides: str, sweep: str | Mapping[str, Any], model: Any = None,
-    data: Any = None, label: LabelColumn = None, owner: OwnerColumn = None, kind: KindOfTask = None, missing: MissingRule = None,
+    data: Any = None, label: LabelColumn = None, owner: OwnerColumn = None, input: InputColumns = None,
+    drop: DroppedColumns = None, time: TimeColumn = None, kind: KindOfTask = None, missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None, weights: Any = None, partial_weights: Any = False,
     page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Swept: ...  # fmt: skip
@@ -42,6 +54,9 @@ def predict(
     data: OwnPath = None,
     label: LabelColumn = None,
     owner: OwnerColumn = None,
+    input: InputColumns = None,
+    drop: DroppedColumns = None,
+    time: TimeColumn = None,
     kind: KindOfTask = None,
     missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
@@ -57,7 +72,8 @@ def predict(
         overrides: overrides of the spec, for example pace.cohort=20.
         sweep: predict at many values of one key, for example pace.seconds=30..600; in Python also `{"pace.seconds": [30, 60]}`. A
             `Swept` is given.
-        model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
+        model, data, label, owner, input, drop, time, kind, missing: your own, by their places; in Python also as objects, as for
+            `run`.
         loss, weights, partial_weights: your own, as for `run`. Reference runs of a model or a loss without a name in a module,
             such as a lambda, are not kept.
         page: also draw it, as an HTML page.
@@ -84,7 +100,7 @@ def predict(
         check_writable("page", page_path)
     parsed_sweep = _parse_sweep(sweep)
     given = user_inputs(model, data, loss, None, weights, partial_weights=partial_weights)
-    table, name, inputs = take_inputs(spec, overrides, given, Columns(label, owner, kind, missing))
+    table, name, inputs = take_inputs(spec, overrides, given, Columns(label, owner, input, drop, time, kind, missing))
     resolver = resolver_for(inputs, "predict")
     cache_path = None if cache is None else as_path("cache", cache)
     if parsed_sweep is not None:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from fedfleet.app.terminal.text import join_words
 from fedfleet.core.errors import BadInput
+
+_NAMED = 5  # folders in a sentence
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,8 +61,19 @@ def report(of: str | Path | Any) -> Reported:
             raise BadInput(
                 f"the {name} in {folder} has not ended, so there is nothing to report yet; run the same command again to resume"
             )
+    _refuse_folder_of_runs(folder)
     from fedfleet.app.pages.report_page import report_run
     from fedfleet.app.terminal.text import metrics_text
 
     values = report_run(folder)
     return Reported("run", Path(values["report"]), metrics_text(values), values)
+
+
+def _refuse_folder_of_runs(folder: Path) -> None:
+    """Refuse a folder that is no run itself but holds some, by their names."""
+    if not folder.is_dir() or (folder / "run.db").is_file() or (folder / "spec.toml").is_file():
+        return
+    files = ("run.db", "study.json", "tune.json")
+    inside = sorted(str(one) for one in folder.iterdir() if one.is_dir() and any((one / file).is_file() for file in files))
+    if inside:
+        raise BadInput(f"{folder} is no folder of a run, but these in it are: {join_words(inside, _NAMED)}; name one of them")

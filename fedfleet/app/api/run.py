@@ -29,7 +29,15 @@ from fedfleet.app.runs.extra_measures import noise_source, with_class_measures, 
 from fedfleet.app.runs.model_trust import trust_model
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.spec import Spec
-from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn
+from fedfleet.app.terminal.own_options import (
+    DroppedColumns,
+    InputColumns,
+    KindOfTask,
+    LabelColumn,
+    MissingRule,
+    OwnerColumn,
+    TimeColumn,
+)
 from fedfleet.app.tracking.run_follower import follow_run
 from fedfleet.app.tracking.sink import sinks_of
 from fedfleet.core.errors import BadInput, FedFleetError
@@ -49,6 +57,9 @@ def run(
     data: Any = None,
     label: LabelColumn = None,
     owner: OwnerColumn = None,
+    input: InputColumns = None,
+    drop: DroppedColumns = None,
+    time: TimeColumn = None,
     kind: KindOfTask = None,
     missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
@@ -71,6 +82,9 @@ def run(
             perhaps owner, or whatever `fedfleet.data` reads: a folder of per-client files, LEAF's JSON, a dataset. A path without
             a model of yours, or with "model.py:Net", becomes the spec's own task (`table`).
         label, owner: the columns of data with the labels (several for several outputs) and with who made each sample.
+        input, drop: the columns of the inputs, or those that are not read (both: a name or a list); default: the inputs are all
+            others.
+        time: the column that says when each sample was made; it is no input.
         kind: classification, regression, multilabel, next_token or sequence_labels; default: by the labels.
         missing: what becomes of samples with missing values: error (the default), drop, or mean.
         loss: a function (outputs, labels) that gives one value per sample, or their mean, as a tensor; default: cross-entropy.
@@ -108,7 +122,7 @@ def run(
     inputs = user_inputs(model, data, loss, metrics, weights, partial_weights=partial_weights)
     if folder is not None and not resume:
         warn_of_unseeded(inputs)
-    columns = Columns(label, owner, kind, missing)
+    columns = Columns(label, owner, input, drop, time, kind, missing)
     resumed = folder is not None and resume and has_custom_task(folder)
     taken = take_inputs(spec, overrides, inputs, columns, as_objects=resumed)
     resolved, custom_task = resolve_inputs(*taken, resume_folder=folder if resume else None, trust=trust_code, copy_data=keep_data)

@@ -6,15 +6,25 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
 from fedfleet.app.terminal.answers import AS_JSON, Answer, Interrupted, option_name, say
-from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
+from fedfleet.app.terminal.own_options import (
+    DroppedColumns,
+    InputColumns,
+    KindOfTask,
+    LabelColumn,
+    MissingRule,
+    OwnerColumn,
+    OwnModel,
+    OwnPath,
+    TimeColumn,
+)
 from fedfleet.app.terminal.value_checks import one_of
 from fedfleet.core.errors import BadInput
-from fedfleet.core.limits import Clients
+from fedfleet.core.limits import Clients, Count
 
 if TYPE_CHECKING:
     from fedfleet.network.device.client_runtime import ClientRuntime
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
 _ADDRESS = "127.0.0.1:50051"
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _Seconds = Annotated[float, Ge(0.0)]
+_Engine = Literal["torch", "numpy"]
 
 
 def serve(
@@ -32,6 +43,9 @@ def serve(
     label: LabelColumn = None,
     owner: OwnerColumn = None,
     model: OwnModel = None,
+    input: InputColumns = None,
+    drop: DroppedColumns = None,
+    time: TimeColumn = None,
     kind: KindOfTask = None,
     missing: MissingRule = None,
     trust_code: str | None = None,
@@ -51,6 +65,8 @@ def serve(
     transmitters: Annotated[int, Ge(0), Le(64)] = 2,
     hold: Annotated[int, Ge(0), Le(100_000)] = 4096,
     keep_reports: bool = False,
+    max_samples: Count | None = None,
+    trust_reports: bool = False,
     metrics: str = "",
     drain_seconds: _Seconds = 20.0,
     log_level: str = "info",
@@ -81,6 +97,9 @@ def serve(
         transmitters: frontend processes that hold devices' calls (0: this one does).
         hold: calls that may wait on the line, 21 kB each.
         keep_reports: spool what devices send until its commit is made.
+        max_samples: a report, or a score, of a device with data of its own counts at most that many samples, however many the
+            device declares; default: ten times the median of what devices declare.
+        trust_reports: let a selector that goes by losses or norms of reports believe them without bounds.
         metrics: serve metrics and health over HTTP here, without encryption: /metrics, /healthz, /readyz. Default: nowhere.
         drain_seconds: after SIGTERM: for how long uploads under way may go on.
         log_level: what goes to wire/log.jsonl of the run: debug, info, warning or error.
@@ -96,12 +115,13 @@ def serve(
 
     options = ServeOptions(
         address=address, devices=devices or 0, patience=patience, lease=lease, evaluate=evaluate,
-        evaluate_seconds=evaluate_seconds, transmitters=transmitters, hold=hold, keep_reports=keep_reports, metrics=metrics,
+        evaluate_seconds=evaluate_seconds, transmitters=transmitters, hold=hold, keep_reports=keep_reports, max_samples=max_samples,
+        trust_reports=trust_reports, metrics=metrics,
         drain_seconds=drain_seconds, log_level=one_of("log_level", log_level, LEVELS), quiet=AS_JSON.get(),
     )  # fmt: skip
     access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
     command = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
-    resolved = resolve(*take_task(spec, overrides, model, data, Columns(label, owner, kind, missing)))
+    resolved = resolve(*take_task(spec, overrides, model, data, Columns(label, owner, input, drop, time, kind, missing)))
     trust_model(resolved, trust_code, out)
     try:
         finished_run = serve_run(resolved, out, options, access, resume=resume, key=sign, command=command)
@@ -119,6 +139,7 @@ def device(
     token_file: Path | None = None,
     data: Path | None = None,
     trust_code: str | None = None,
+    engine: _Engine = "torch",
     store: Path | None = None,
     tls: bool = False,
     ca: Path | None = None,
@@ -143,6 +164,7 @@ def device(
             folder with one sub-folder for each class, called by its number, with .npy files (one sample each) or .csv files (one
             sample a row). A seeded fifth of them tests. Without it: the shard that the spec deals to this client, for rehearsals.
         trust_code: run the code of the server's own model, if this is its hash; it stays trusted on this machine.
+        engine: what trains: "numpy" needs no PyTorch and runs no code of the run, since the model comes as a description.
         store: the folder for what this device keeps; default: a folder in ~/.local/state/fedfleet.
         tls: call with TLS, trusting whom the system trusts.
         ca: call with TLS, trusting this authority (PEM).
@@ -168,18 +190,26 @@ def device(
         caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
         patience=patience,
     )
-    summary = run_device(
-        server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), options, partial(_build_runtime, trust_code), say
-    )
+    local = LocalSetup(store, data, Trust(tls, ca, certificate, key))
+    summary = run_device(server, local, options, partial(_build_runtime, trust_code, engine), say, _check_samples)
     tasks = f"{summary['tasks']} {'task' if summary['tasks'] == 1 else 'tasks'}"
     return Answer(summary, f"client {summary['client']} finished {tasks} (end: {summary['reason']})")
 
 
-def _build_runtime(trust_code: str | None, config_bytes: bytes, data_path: Path | None, fetch: Fetch) -> ClientRuntime:
-    # with the first work, and not before: it loads torch
-    from fedfleet.app.assemble.client_config import build_client_runtime
+def _check_samples(config_bytes: bytes, data_path: Path) -> None:
+    # only for a device with samples of its own: it loads their readers
+    from fedfleet.app.assemble.device_runtime import check_own_samples
 
-    return build_client_runtime(config_bytes, data_path, fetch, trust_code)
+    check_own_samples(config_bytes, data_path)
+
+
+def _build_runtime(
+    trust_code: str | None, engine: _Engine, config_bytes: bytes, data_path: Path | None, fetch: Fetch
+) -> ClientRuntime:
+    # with the first work, and not before: it loads what trains
+    from fedfleet.app.assemble.device_runtime import build_client_runtime
+
+    return build_client_runtime(config_bytes, data_path, fetch, trust_code, engine)
 
 
 def status(
@@ -202,15 +232,18 @@ def status(
         ca: call with TLS, trusting this authority (PEM).
         certificate: an own certificate (PEM), if the server wants one.
         key: the private key of --certificate (PEM).
-        token: what the server wants to see beyond the loopback; also --token-file.
+        token: the token of the server's operator; also --token-file. Not needed for a server of yours on this machine.
         token_file: a file that holds it: wire/status.token of the run.
     """
     from fedfleet.network.device.device_process import read_token
     from fedfleet.network.operations.status import ask_status, format_status
+    from fedfleet.network.operations.status_token import published_token
     from fedfleet.network.security.tls import ClientFiles
 
     if address is not None and server is not None:
         raise BadInput(f"{option_name('server')} {server} and {address} both give the address of the server; give only one of them")
     private = tls or any(path is not None for path in (ca, certificate, key))
     files = ClientFiles(ca, certificate, key) if private else None
-    return Answer(ask_status(address or server or _ADDRESS, token=read_token(token, token_file), tls=files), format_status)
+    where = address or server or _ADDRESS
+    given = read_token(token, token_file) if token is not None or token_file is not None else published_token(where)
+    return Answer(ask_status(where, token=given or read_token(None, None), tls=files), format_status)

@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.terminal.answers import AS_JSON, LOG_LINES, Answer, Interrupted, warn
-from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
+from fedfleet.app.terminal.own_options import (
+    DroppedColumns,
+    InputColumns,
+    KindOfTask,
+    LabelColumn,
+    MissingRule,
+    OwnerColumn,
+    OwnModel,
+    OwnPath,
+    TimeColumn,
+)
 
 if TYPE_CHECKING:
     from fedfleet.app.spec import Spec
@@ -22,6 +32,9 @@ def run_spec(
     label: LabelColumn = None,
     owner: OwnerColumn = None,
     model: OwnModel = None,
+    input: InputColumns = None,
+    drop: DroppedColumns = None,
+    time: TimeColumn = None,
     kind: KindOfTask = None,
     missing: MissingRule = None,
     out: Path | None = None,
@@ -54,13 +67,14 @@ def run_spec(
     words = list(overrides)
     if ray_address is not None:
         words += ["run.execute=ray", f"run.ray_address={ray_address}"]
-    resolved = resolve(*take_task(spec, words, model, data, Columns(label, owner, kind, missing)))
+    resolved = resolve(*take_task(spec, words, model, data, Columns(label, owner, input, drop, time, kind, missing)))
     if trust_code is not None:
         from fedfleet.app.runs.model_trust import trust_model
 
         trust_model(resolved, trust_code, out)
     if check:
-        return _check_spec(spec or Path(data), resolved)
+        # With data of one's own the first word may be an override.
+        return _check_spec(spec if spec is not None and (data is None or spec.exists()) else Path(data), resolved)
     from fedfleet.app.pages.report_page import write_report
     from fedfleet.app.runs import perform
     from fedfleet.app.runs.run_folder import refuse_absent
@@ -103,7 +117,7 @@ def _check_spec(path: Path, spec: Spec) -> Answer:
     result |= {} if private is None else {"privacy": private}
     result |= {} if times is None else {"edge": asdict(times)}
     notes = [*([] if private is None else [privacy_plan_text(private)]), *([] if times is None or times.slow else [str(times)])]
-    notes = [*([] if setup.people is None else [f"the data deal {setup.people}"]), *notes]
+    notes = [*([] if setup.people is None else [f"data by owner: {setup.people}"]), *notes]
     lines = [f"{path} is valid; its digest is {spec.digest[:16]}", *notes]
     remarks = [*([note] if (note := counting_note(spec)) else []), *(f"WARNING: {warning}" for warning in result["warnings"])]
     return Answer(result, "\n".join(lines), remarks)

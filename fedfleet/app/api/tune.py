@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.api.study import refuse_workers
 from fedfleet.app.terminal.answers import warn
-from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
+from fedfleet.app.terminal.own_options import (
+    DroppedColumns,
+    InputColumns,
+    KindOfTask,
+    LabelColumn,
+    MissingRule,
+    OwnerColumn,
+    OwnModel,
+    OwnPath,
+    TimeColumn,
+)
 from fedfleet.app.terminal.value_checks import MOST_WORKERS, Workers, positive_int
 from fedfleet.core.errors import BadInput
 
@@ -32,6 +42,9 @@ def tune(
     data: OwnPath = None,
     label: LabelColumn = None,
     owner: OwnerColumn = None,
+    input: InputColumns = None,
+    drop: DroppedColumns = None,
+    time: TimeColumn = None,
     kind: KindOfTask = None,
     missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
@@ -55,7 +68,8 @@ def tune(
             stands.
         sampler: how values are chosen: tpe (the default), random or grid.
         pruner: which trials are stopped early: median (the default), halving or none.
-        model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
+        model, data, label, owner, input, drop, time, kind, missing: your own, by their places; in Python also as objects, as for
+            `run`.
         loss, weights, partial_weights: your own, as for `run`; such trials are done in this process, and the data lie once in the
             folder.
         on_trial: called with the `Row` of each trial that ends.
@@ -83,7 +97,7 @@ def tune(
     worker_count, notify = positive_int("workers", workers, MOST_WORKERS), _trial_listener(on_trial)
     tracker = run_tracker(track)
     given = user_inputs(model, data, loss, None, weights, partial_weights=partial_weights)
-    table, name, inputs = take_inputs(spec, overrides, given, Columns(label, owner, kind, missing))
+    table, name, inputs = take_inputs(spec, overrides, given, Columns(label, owner, input, drop, time, kind, missing))
     folder = default_folder(name) if out is None else as_path("out", out)
     resolver, prepare = shared_resolver(inputs, folder, "tune")
     if resolver is not resolve_named_task:

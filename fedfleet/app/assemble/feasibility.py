@@ -11,6 +11,7 @@ import numpy as np
 from fedfleet.app.assemble.edge_times import slow_turns
 from fedfleet.app.assemble.setup import Setup, metric_warnings, score_of
 from fedfleet.app.assemble.trip_times import hopeless_trips, late_reports_advice
+from fedfleet.app.terminal.text import span
 from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event, ReportRejected
@@ -98,7 +99,7 @@ def never_together(plan: Plan, world: World) -> list[str]:
         middle = (most + too_many) // 2
         most, too_many = (middle, too_many) if meet(middle) else (most, middle)
     where = (
-        f"in the first {until / 86400.0:,.4g} days of virtual time at most {most} clients "
+        f"in the first {span(until)} of virtual time at most {most} clients "
         f"{'' if members is None else 'that [choose] allows '}are reachable at the same time"
     )
     change = "world.states" if members is None else "world.states or the clients that [choose] names"
@@ -107,7 +108,8 @@ def never_together(plan: Plan, world: World) -> list[str]:
             f"no round can succeed: {where}, and it needs {pace.least}; lower pace.min_clients or pace.min_share, or change "
             f"{change}"
         ]
-    return [f"rounds will be smaller than pace.{pace.key} = {pace.cohort}: {where}; lower pace.{pace.key}, or change {change}"]
+    fewer = "rounds will be smaller than" if pace.key == "cohort" else "fewer clients will train at a time than"
+    return [f"{fewer} pace.{pace.key} = {pace.cohort}: {where}; lower pace.{pace.key}, or change {change}"]
 
 
 def check_silence(plan: Plan, world: World) -> None:

@@ -39,6 +39,7 @@ from fedfleet.core.part_facts import FleetFacts, RunFacts
 from fedfleet.core.parts import Plan, Policy, Task
 from fedfleet.core.records import Floats, Ints, Stop, whole_work
 from fedfleet.core.rng import client_keys
+from fedfleet.core.room import with_room
 from fedfleet.core.sources import World
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.hierarchy import nest_algorithm
@@ -81,6 +82,8 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
         plan, world = _users_as_clients(spec, plan, world, built_task, households)
         plan = with_selector(spec, plan, world, built_task)
         check_whole_work(plan)
+    else:
+        plan = replace(plan, algorithm=with_room(plan.algorithm, plan.pace, plan.clients, world.data.sizes(0)))
     check_report_capacity(plan)
     check_rounds(plan)
     check_charge(spec, plan)
@@ -157,9 +160,11 @@ def _users_as_clients(spec: Spec, plan: Plan, world: World, task: Task, househol
     rule = edge_rule(spec.edge, task, epochs_of(plan.algorithm, world.data.sizes(0)), spec.training_seed)
     fleet = edge_fleet(households, world.devices, world.keys, plan.byte_scale, world.energy)
     states = states_for(spec.world, households.keys, spec.fleet_seed)
-    user_plan = replace(plan, algorithm=nest_algorithm(plan.algorithm, rule, fleet), clients=len(households.users))
     faults = faults_for(spec.world, households.keys, spec.fleet_seed)  # of users, who are the clients now
     users = user_world(households, world.devices, reachable_states(states, faults), world.energy)
+    # Edges and the server add up alike, so that room is made before the algorithm is nested.
+    algorithm = with_room(plan.algorithm, plan.pace, len(households.users), users.data.sizes(0), forwarded=True)
+    user_plan = replace(plan, algorithm=nest_algorithm(algorithm, rule, fleet), clients=len(households.users))
     return user_plan, replace(users, faults=faults, free_probes=world.free_probes)
 
 

@@ -44,7 +44,8 @@ def table_entries(setup: Setup, *, local: bool) -> Table:
     task, data = setup.spec.task, setup.task.dataset
     named = code_name(task["model"])
     place = Path(task["path"])
-    result: Table = {k: v for k, v in task.items() if k not in _CODE_KEYS}
+    # Devices of earlier versions know no `drop`.
+    result: Table = {k: v for k, v in task.items() if k not in _CODE_KEYS and (k != "drop" or v is not None)}
     result |= {"path": str(place) if local else place.name, "content": task["content"], "model": "auto" if named else task["model"]}
     reading: Table = {
         "kind": data.kind.name,

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import binom
 
 from fedfleet.core.cost import cost_of, scale_cost
 from fedfleet.core.events import Event, ModelCommitted, RoundFailed
@@ -16,10 +15,12 @@ from fedfleet.core.records import Floats, Ints, whole_work
 from fedfleet.core.sources import World
 from fedfleet.measure.failures import Cause
 from fedfleet.measure.run_record import read_record
+from fedfleet.measure.statistics.means import scipy_special
 
 _TRIPS = 8  # links vary from trip to trip
 _MOST_TRIED, _CLIENTS_AT_ONCE = 1 << 16, 1 << 12  # clients whose trips are tried, and how many at once
 _HALF, _MANY = 0.5, 0.9  # shares of trips that sentences speak of
+_ROUNDING = 1e-12  # of a probability
 
 
 def hopeless_trips(plan: Plan, world: World) -> list[str]:
@@ -47,7 +48,8 @@ def _rare_trips(plan: Plan, world: World) -> list[str]:
         return []
     trips, need = _trips(plan, world), rules.need(rules.cohort, rules.cohort)
     in_time = float((trips <= rules.time_limit).mean())
-    if binom.cdf(need - 1, rules.cohort, in_time) <= _HALF:
+    # scipy.stats has it too, but loading that would take half a second of every run.
+    if float(scipy_special().bdtr(need - 1, rules.cohort, in_time)) <= _HALF + _ROUNDING:
         return []
     return [
         f"most rounds will fail: {100 * in_time:.2g} % of trips take no more than pace.seconds = {rules.time_limit:,.4g} s, and a "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -13,7 +15,9 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from fedfleet.app.cli.call_options import command_parameters, flags_of, read_call, split_arguments
-from fedfleet.app.terminal.answers import AS_JSON, OPTION_NAMES, Interrupted, print_answer
+from fedfleet.app.terminal.answers import AS_JSON, OPTION_NAMES, OWN_DATA, Interrupted, print_answer
+from fedfleet.app.terminal.own_options import cure_options, with_option_names
+from fedfleet.core.errors import BadInput, CurableInput
 
 Call = Callable[..., Any]
 
@@ -90,15 +94,19 @@ def _command_function(verb: Verb, call: Call) -> Call:
     def command(*, as_json: bool, **values: Any) -> None:
         positional, keywords = split_arguments(call, values)
         json_before, names_before = AS_JSON.set(as_json), OPTION_NAMES.set(flags)
+        own_before = OWN_DATA.set("label" in flags and values.get("data") is not None)
         try:
             result = call(*positional, **keywords, **verb.supplied)
             if result is not None:
                 print_answer(result)
+        except BadInput as error:
+            raise _in_option_words(error, flags) if OWN_DATA.get() else error from None
         except KeyboardInterrupt:
             if not verb.interrupted:
                 raise
             raise Interrupted(verb.interrupted) from None
         finally:
+            OWN_DATA.reset(own_before)
             AS_JSON.reset(json_before)
             OPTION_NAMES.reset(names_before)
 
@@ -106,6 +114,15 @@ def _command_function(verb: Verb, call: Call) -> Call:
     command.__annotations__ = {p.name: p.annotation for p in command.__signature__.parameters.values()}  # type: ignore[attr-defined]
     command.__doc__ = help_text(call)
     return command
+
+
+def _in_option_words(error: BadInput, flags: Mapping[str, str]) -> BadInput:
+    """A refusal in the words of the options, with the whole command that a cure makes of the one that was typed."""
+    text = with_option_names(str(error), flags)
+    if not isinstance(error, CurableInput) or not error.cure:
+        return BadInput(text)
+    command = shlex.join(["fedfleet", *sys.argv[1:], *cure_options(error.cure, flags)])
+    return BadInput(f"{text}; the whole command: {command}")
 
 
 def help_text(call: Call) -> str:

@@ -11,7 +11,13 @@ _OPTIONS = {
     "--address 127.0.0.1:{}": ("port",),
     "--address {}:50051": ("host",),
     "--json": ("format",),
+    "--label {}": ("target", "target_column", "label_column", "labels", "y"),
+    "--owner {}": ("user", "person", "group", "groups", "client_column", "client_id", "owner_column"),
+    "--input {}": ("features", "feature", "inputs", "columns", "x"),
+    "--drop {}": ("exclude", "ignore", "drop_columns", "ignore_columns"),
+    "--time {}": ("timestamp", "date", "time_column"),
 }
+_COLUMN_OPTIONS = ("--label {}", "--owner {}", "--input {}", "--drop {}", "--time {}")
 _SPEC_FILES = ("config", "cfg", "conf", "config_file", "config_path", "spec", "file", "yaml", "toml")
 # Verbs of other tools, and what does the same here.
 _VERBS = {
@@ -41,6 +47,8 @@ def option_hint(option: str, context: Any, words: Sequence[str]) -> str:
     takes_spec = any(parameter.name == "overrides" for parameter in context.command.params)
     start = f"no such option: {option}"
     for right, others in _OPTIONS.items():
+        if right in _COLUMN_OPTIONS and (not any(word.partition("=")[0] == "--data" for word in words) or _is_number(value)):
+            continue  # without data there are no columns, and a number is a goal or a count
         if name in others and right.split()[0] in known:
             return f"{start}; did you mean {right.format(value)}?"
     if not takes_spec:
@@ -90,6 +98,14 @@ def typed_value(option: str, words: Sequence[str]) -> str:
             typed = value if equals else following
             return "VALUE" if not typed or typed.startswith("--") else typed
     return "VALUE"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _as_toml(path: str) -> str:

@@ -6,7 +6,6 @@ grow, are sealed, are cut back by a resume, or are damaged: each of these is a s
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -16,12 +15,14 @@ from typing import Any, TypeVar
 
 from fedfleet.app.spec.spec_file import read_table
 from fedfleet.app.spec.spec_record import digest_of
-from fedfleet.core.errors import BadInput, FedFleetError
+from fedfleet.core.errors import BadInput, FedFleetError, nearest_file
+from fedfleet.core.json_text import parse_json
 from fedfleet.measure.run_progress import Evaluation, Progress
 from fedfleet.measure.run_record import RunRecord
 from fedfleet.measure.score_info import ScoreInfo, score_of_measures
 from fedfleet.store.journal import rows_from
-from fedfleet.store.journal_rows import Kind, Values, decode
+from fedfleet.store.journal_checks import JournalCheck, check_events
+from fedfleet.store.journal_rows import Kind, Values, decode_with_numbers
 from fedfleet.store.lock import LOCK, Holder, holder_of
 from fedfleet.store.seals import SEAL
 
@@ -46,22 +47,32 @@ class Tail:
     mark: tuple[int, ...] = ()
     behind: bool = False  # there is more than one chunk to read
 
-    def read_new(self) -> tuple[bool, list[Values]]:
+    def is_unchanged(self) -> bool:
+        """Whether the file is as it was when it was read last."""
+        return _file_mark(self.path) == self.mark
+
+    def rewind(self) -> None:
+        """Read from the beginning again."""
+        self.number, self.last, self.mark, self.behind = 0, None, (), False
+
+    def read_new(self) -> tuple[bool, list[tuple[int, Values]]]:
         """The rows since last time, a chunk at most. A run that was resumed has cut its journal: then all is read anew."""
         mark = _file_mark(self.path)
         if mark == self.mark and not self.behind:
             return False, []
         rows = rows_from(self.path, max(self.number, 1), _CHUNK, self.kinds)
-        restarted = self.last is not None and (not rows or rows[0] != (self.number, self.last))
-        if restarted:
+        restarted = self.last is None or not rows or rows[0] != (self.number, self.last)
+        if self.last is None:
+            pass
+        elif restarted:
             self.number, self.last = 0, None
             rows = rows_from(self.path, 1, _CHUNK, self.kinds)
-        elif self.last is not None:
+        else:
             rows = rows[1:]
         if rows:
             self.number, self.last = rows[-1]
         self.mark, self.behind = mark, len(rows) >= _CHUNK - 1
-        return restarted, [row for _, row in rows]
+        return restarted, rows
 
 
 def _file_mark(path: Path) -> tuple[int, ...]:
@@ -113,6 +124,13 @@ class RunSummary:
         return score_of_measures(self.scores[-1].measures if self.scores else ())
 
     @property
+    def planned_clients(self) -> int | None:
+        """How many clients its spec says that it has."""
+        world = self.table.get("world", {})
+        count = world.get("clients") if isinstance(world, Mapping) else None
+        return count if type(count) is int else None
+
+    @property
     def planned_end(self) -> int | None:
         """After how many rounds or commits it stops, whichever the spec names."""
         stop = self.table.get("stop", {})
@@ -128,38 +146,58 @@ class _SummaryState:
     progress: Progress = field(default_factory=Progress)
     finished: tuple[tuple[int, ...], RunSummary] | None = None  # a run that is sealed, and the mark of its folder by then
 
-    def catch_up(self) -> None:
-        more = True
-        while more:
-            restarted, rows = self.tail.read_new()
-            if restarted:
-                self.progress = Progress()
-            for event in decode(row for row in rows if row[1] in _SUMMARY_KINDS):
-                self.progress.on(event)
-            more = self.tail.behind
-
-
-@dataclass(slots=True)
-class FollowedRun:
-    """A run with its record and the warnings in its journal; `version` changes when they do."""
-
-    tail: Tail
-    record: RunRecord = field(default_factory=RunRecord)
-    remarks: list[str] = field(default_factory=list[str])
-    version: int = 0
-    fault: str = ""
+    fault: BadInput | None = None
 
     def catch_up(self) -> None:
-        """Take in what is new."""
+        if self.fault is not None:
+            if self.tail.is_unchanged():
+                raise self.fault
+            self.fault = None
+            self.tail.rewind()
         try:
             more = True
             while more:
                 restarted, rows = self.tail.read_new()
                 if restarted:
-                    self.record, self.remarks = RunRecord(), []
-                for event in decode(rows):
+                    self.progress = Progress()
+                for _, event in decode_with_numbers((number, row) for number, row in rows if row[1] in _SUMMARY_KINDS):
+                    self.progress.on(event)
+                more = self.tail.behind
+        except BadInput as error:
+            self.fault = error
+            raise
+
+
+@dataclass(slots=True)
+class FollowedRun:
+    """A run with its record and the warnings in its journal; `version` changes when they do. `clients`: how many its spec says."""
+
+    tail: Tail
+    clients: int | None = None
+    record: RunRecord = field(default_factory=RunRecord)
+    check: JournalCheck = field(init=False)
+    remarks: list[str] = field(default_factory=list[str])
+    version: int = 0
+    fault: str = ""
+
+    def __post_init__(self) -> None:
+        self.check = JournalCheck(self.clients)
+
+    def catch_up(self) -> None:
+        """Take in what is new; of a journal that cannot be read, nothing until it changes, and then all of it."""
+        if self.fault:
+            if self.tail.is_unchanged():
+                return
+            self.tail.rewind()
+        try:
+            more = True
+            while more:
+                restarted, rows = self.tail.read_new()
+                if restarted:
+                    self.record, self.remarks, self.check = RunRecord(), [], JournalCheck(self.clients)
+                for _, event in check_events(decode_with_numbers(rows), self.check):
                     self.record.on(event)
-                self.remarks += [row[9] for row in rows if row[1] == Kind.NOTE and row[9]]
+                self.remarks += [str(row[9]) for _, row in rows if row[1] == Kind.NOTE and row[9]]
                 self.version += bool(rows)
                 more = self.tail.behind
             self.fault = ""
@@ -197,7 +235,7 @@ class RunWatcher:
             return None if summary is None else read(summary, self._follow(summary))
 
     def _follow(self, summary: RunSummary) -> FollowedRun:
-        followed = self._followed.pop(summary.name, None) or FollowedRun(Tail(summary.folder / JOURNAL))
+        followed = self._followed.pop(summary.name, None) or FollowedRun(Tail(summary.folder / JOURNAL), summary.planned_clients)
         self._followed[summary.name] = followed  # the one that was asked for last goes last
         while len(self._followed) > _MAX_FOLLOWED:
             del self._followed[next(iter(self._followed))]
@@ -256,7 +294,7 @@ def _spec_digest(table: Mapping[str, Any]) -> str:
 def _sealed_digest(folder: Path) -> str:
     """The digest of a finished run."""
     try:
-        return str(json.loads((folder / SEAL).read_bytes())["digest"])
+        return str(parse_json((folder / SEAL).read_bytes())["digest"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
@@ -334,6 +372,9 @@ def folder_of_runs(path: Path) -> Path:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
     if not exists:
+        near = nearest_file(path)
+        if near:
+            raise BadInput(f"there is no folder {path}{near}")
         problem = "is a file; name its folder" if path.exists() else "is not there; start a run first (fedfleet run SPEC)"
         raise BadInput(f"the folder {path} {problem}, or name the folder of your runs: fedfleet dashboard FOLDER")
     return path

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-import json
 import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from fedfleet.core.json_text import parse_json
 
 # In the folder `wire` of a served run: how its server was started, and how it stands.
 ADDRESS, STATUS_FILE = "address", "now.json"
@@ -29,7 +30,7 @@ def server_log_lines(folder: Path, most: int = 40) -> list[str]:
     result = list[str]()
     for line in lines[-most:]:
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
             first = " ".join(str(entry.pop(key)) for key in ("time", "level", "text"))
         except (ValueError, AttributeError, KeyError, TypeError):
             continue  # the first line may be cut
@@ -56,7 +57,7 @@ def read_server_status(folder: Path) -> ServerStatus | None:
     try:
         if time.time() - path.stat().st_mtime > _OLD_SECONDS:
             return None
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
         bits = "".join(map(_BITS.__getitem__, base64.b64decode(content["present"])))
         status: Mapping[str, Any] = content["status"]
         server_status = ServerStatus(status, bits)
@@ -78,7 +79,7 @@ def status_sentence(server_status: ServerStatus) -> str:
 def resume_command(folder: Path) -> str:
     """The command that goes on with a stopped server: what was typed to start it, if its folder tells, and --resume."""
     try:
-        about = json.loads((folder / "wire" / ADDRESS).read_bytes())
+        about = parse_json((folder / "wire" / ADDRESS).read_bytes())
         words, place = [str(word) for word in about["command"]], str(about["folder"])
     except (OSError, ValueError, KeyError, TypeError):
         home = folder.absolute()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from fedfleet.app.assemble import score_states
 from fedfleet.app.spec.table_checks import Table, check_table, is_spec_type
 from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.fleet import DeviceTable, StateScorer, StateTable, take_devices, take_states
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.records import Floats
 from fedfleet.core.registry import parameters
@@ -126,7 +126,7 @@ def _sampler_and_settings(kind: str, table: Mapping[str, Any]) -> tuple[Sampler,
 def read_scores(path: Path) -> StateScorer:
     """Scores from a JSON object id -> score, instead of computing them."""
     try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
+        loaded = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read the scores in {path}: {error}") from None
     if not isinstance(loaded, dict):

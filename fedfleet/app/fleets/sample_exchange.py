@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, nearest_file
 from fedfleet.core.records import Ints
 from fedfleet.shuffle import PlanScore, Problem, identity, problem_from, score, solve, solve_relaxed, solve_slsqp
 from fedfleet.shuffle.plans import largest_remainder
@@ -22,7 +22,7 @@ def read_problem(path: Path) -> Problem:
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise BadInput(f"there is no file {path}") from None
+        raise BadInput(f"there is no file {path}{nearest_file(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {path}: {error}") from None
     except json.JSONDecodeError as error:

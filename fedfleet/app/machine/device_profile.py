@@ -15,6 +15,7 @@ from typing import Any
 
 from fedfleet.app.machine.cohort_speed import synthetic_task
 from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.json_text import parse_json
 from fedfleet.world.bases.canonical_files import DEVICES, devices
 from fedfleet.world.bases.csv_files import device_rows, is_sheet, write_device_sheet
 
@@ -85,7 +86,7 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
     rows: list[dict[str, Any]] = []
     if path.exists():
         devices(str(path))  # refuses a file of another format
-        old_rows = device_rows(str(path)) if is_sheet(str(path)) else json.loads(path.read_text(encoding="utf-8"))["devices"]
+        old_rows = device_rows(str(path)) if is_sheet(str(path)) else parse_json(path.read_text(encoding="utf-8"))["devices"]
         rows = [r for r in old_rows if r["id"] != row["id"]]
     try:
         draft = path.with_name(path.name + ".part")

@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fedfleet.core.errors import BadInput
+from fedfleet.store.file_modes import creation_mode
 
 # Patterns that every picture of a page may use: hatched alone, and hatching over another paint.
 _PATTERNS = (
@@ -56,7 +57,9 @@ def write_page(path: Path, text: str) -> None:
     """
     draft = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
-        draft.write_text(text, encoding="utf-8")
+        mode = creation_mode(path.parent)
+        with open(draft, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(text)
         draft.replace(path)
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror or error}; free some space, or allow writing there") from None

@@ -10,12 +10,12 @@ from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.grid import study_worker
 from fedfleet.core.errors import RunFailed
-from fedfleet.executors.worker_pool import Body, PerformPieces, Tell
+from fedfleet.executors.worker_pool import Body, Tell, WorkerPool
 
 _TOGETHER = 5  # reports that a worker writes before it asks for more
 
 
-def write_reports(folders: Sequence[Path], *, pool: PerformPieces | None = None, log: Path) -> None:
+def write_reports(folders: Sequence[Path], *, pool: WorkerPool | None = None, log: Path) -> None:
     """Write report.html into each of these folders of finished runs, here or by these workers of `perform_or_write`; an error names
     the folder's reason and the log."""
     if pool is None:

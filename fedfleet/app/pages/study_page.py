@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
@@ -30,6 +29,7 @@ from fedfleet.app.studies.grid.run_study import Studied
 from fedfleet.app.studies.grid.study_runs import RUNS
 from fedfleet.app.terminal.text import join_words
 from fedfleet.core.errors import BadInput, FedFleetError
+from fedfleet.core.json_text import parse_json
 from fedfleet.measure.goal import target_text
 from fedfleet.measure.measure_info import MEASURE_NAMES, OWN, MeasureInfo, measure_info
 from fedfleet.measure.score_info import ScoreInfo, score_info_of
@@ -69,7 +69,7 @@ def study_answer(folder: Path, path: Path) -> dict[str, Any]:
 
 def _read_study(folder: Path) -> dict[str, Any]:
     try:
-        study: dict[str, Any] = json.loads((folder / STUDY).read_text(encoding="utf-8"))
+        study: dict[str, Any] = parse_json((folder / STUDY).read_text(encoding="utf-8"))
         missing = [key for key in _REQUIRED_KEYS if key not in study] or _missing_keys(study)
     except (OSError, ValueError, TypeError) as error:
         raise BadInput(f"{folder / STUDY} cannot be read ({error}); run the study again") from None

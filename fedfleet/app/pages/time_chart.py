@@ -163,7 +163,7 @@ def time_section(sides: Sequence[Side]) -> str:
     finding = "; ".join(findings) + "."
     picture = figure(
         f"Share of {clock_name(sides)}, by what the server was waiting for",
-        "Each round is charged to the last report that it used; total time at the right.",
+        "The time of a round is counted for the client whose report came last of those that were used; total time at the right.",
         lambda sheet: bars(rows, sheet, names_left=True, most=1.0), finding, legend=paint_legend(legend_entries),
     )  # fmt: skip
     return f"<h2>Where the time went</h2><p>{escape(time_sentence([(s.label, f) for s, f in side_shares]))}</p>{picture}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 _UNITS = (("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0))
 _STEPS: dict[str, tuple[float, ...]] = {
     "s": (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30),
@@ -33,12 +35,20 @@ def linear_time_ticks(low: float, high: float, most: int = 6) -> list[tuple[str,
 
     >>> linear_time_ticks(0, 140)
     [('0', 0.0), ('30 s', 30.0), ('1 min', 60.0), ('1.5 min', 90.0), ('2 min', 120.0)]
+    >>> linear_time_ticks(0, 1e12, 3)
+    [('0', 0.0), ('1e+07 days', 864000000000.0)]
     """
-    step, each, unit = next((s for s in _LADDER if (high - low) / s[0] <= most), _LADDER[-1])
+    step, each, unit = next((s for s in _LADDER if (high - low) / s[0] <= most), None) or _long_step((high - low) / most)
     first, last = -int(-low // step), int(high // step)
     natural = [_natural_text(i * step) for i in range(first, last + 1)]
     all_natural = all(natural)  # else all of them in the unit of the step: 60 s between 40 s and 80 s
     return [(label if all_natural or not i else _unit_text(i * each, unit), i * step) for i, label in enumerate(natural, first)]
+
+
+def _long_step(seconds: float) -> tuple[float, float, str]:
+    """A step of at least so many seconds, beyond those that have a usual length: a power of ten in days."""
+    days = 10.0 ** math.ceil(math.log10(seconds / 86400.0))
+    return days * 86400.0, days, "days"
 
 
 def _natural_text(seconds: float) -> str:

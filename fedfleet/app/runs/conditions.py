@@ -17,7 +17,9 @@ from fedfleet.app.assemble.executor_choice import fastest_form
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.runs.extra_measures import noise_source
 from fedfleet.app.spec import Spec
+from fedfleet.choose.report_bounds import bounded
 from fedfleet.core.errors import BadInput
+from fedfleet.core.json_text import parse_json
 from fedfleet.executors.hardware import hardware_name
 from fedfleet.store.files import write_atomically
 
@@ -35,7 +37,8 @@ class Conditions:
     """How a run computes. `form` and `form_threads` are those of a stacked executor; `seconds` says why they were chosen;
     `noise` where that of a private run comes from, without any secret.
 
-    `frozen` is the hash of the weights that nobody trains, which are in no checkpoint; "": there are none.
+    `frozen` is the hash of the weights that nobody trains, which are in no checkpoint; "": there are none. `bounded`: a server put
+    bounds around the spec's selector.
     """
 
     execute: str
@@ -50,13 +53,14 @@ class Conditions:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     noise: dict[str, str] = field(default_factory=dict[str, str])
     frozen: str = ""
+    bounded: bool = False
 
     @property
     def kernel(self) -> str:
         """What trains: workers of a cluster train as one process does, to the last bit."""
         if self.execute == "ray":
             return self.ray_execute
-        return "stacked" if self.execute == "stacked" else "inline"
+        return self.execute if self.execute in ("stacked", "numpy") else "inline"
 
     def stacked_form(self) -> Form | None:
         """The form to make the executor in."""
@@ -90,17 +94,39 @@ def stored_conditions(folder: Path) -> Conditions:
     """Those that a run began with."""
     path = folder / FILE
     try:
-        body: dict[str, Any] = json.loads(path.read_bytes())
+        body: dict[str, Any] = parse_json(path.read_bytes())
         if body.pop("format") != _FORM:
             raise ValueError("it has another format")
         result = Conditions(**body)
-        if not all(isinstance(getattr(result, n), str) for n in ("execute", "device", "form", "processor", "frozen")):
-            raise ValueError("it has unexpected contents")
+        wrong = next((name for name, kind in _KINDS.items() if not _is_of(getattr(result, name), kind)), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong} has another type")
         return result
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(
             f"{path} is missing or damaged ({error}); without this file it is unknown how the run computed; restore it"
         ) from None
+
+
+def with_bounds(setup: Setup, conditions: Conditions) -> Setup:
+    """The setup with bounds around its selector, if the run has them."""
+    if not conditions.bounded:
+        return setup
+    return replace(setup, plan=replace(setup.plan, choose=bounded(setup.plan.choose)))
+
+
+# What each field holds; of a dictionary the kind of its values, whose keys are text.
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("execute", "ray_execute", "device", "form", "processor", "frozen"), str),
+    **dict.fromkeys(("tf32", "bounded"), bool),
+    "threads": int, "form_threads": int, "versions": (str,), "noise": (str,), "seconds": (float, int),
+}  # fmt: skip
+
+
+def _is_of(value: Any, kind: type | tuple[type, ...]) -> bool:
+    if isinstance(kind, tuple):
+        return isinstance(value, dict) and all(isinstance(one, kind) for one in value.values())
+    return type(value) is kind
 
 
 def adopt_conditions(spec: Spec, stored: Conditions) -> tuple[Spec, list[str]]:

@@ -25,6 +25,7 @@ from safetensors.numpy import load_file
 
 from fedfleet.app.runs.user_code import Entry, sha256
 from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.kinds import IGNORED, KINDS, MULTILABEL, REGRESSION, Kind, KindName
 from fedfleet.core.parts import Dataset, FirstWeights
 from fedfleet.core.trees import Array, Tree, content_hash
@@ -109,7 +110,7 @@ def load_manifest(out: Path) -> TaskManifest:
     """own.json, if it is what was written."""
     path = out / FOLDER / "own.json"
     try:
-        document = json.loads(_read_bounded(path, _MANIFEST_BYTES))
+        document = parse_json(_read_bounded(path, _MANIFEST_BYTES))
         body = json.dumps(document["own"], sort_keys=True)
         if document["sha256"] != sha256(body):
             raise _changed_error(path)

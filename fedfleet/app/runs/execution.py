@@ -109,11 +109,12 @@ def perform(
             return _resume(spec, out, custom_task, trust, listeners, key, kernel)
     refuse_taken(out, resume=resume)
     setup = _assemble_setup(spec, custom_task)  # before anything is written: a spec that cannot run leaves no trace
-    warn(feasibility_warnings(setup))
+    warnings = tuple(feasibility_warnings(setup))
+    warn(warnings)
     make_folder(out)
     with hold_lock(out):
         refuse_taken(out, resume=resume)  # someone else may have taken it meanwhile
-        return _begin(setup, custom_task, out, listeners, key, kernel, conditions)
+        return replace(_begin(setup, custom_task, out, listeners, key, kernel, conditions), told=warnings)
 
 
 def _assemble_setup(spec: Spec, custom_task: CustomTask | None) -> Setup:

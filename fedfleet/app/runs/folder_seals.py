@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.app.runs.stored_measures import read_measures
+from fedfleet.core.errors import BadInput, RunFailed, nearest_file
 from fedfleet.core.events import Event, ModelCommitted, RunBegan
 from fedfleet.core.trees import content_hash
 from fedfleet.simulation.audit_record import Numbered
 from fedfleet.store import journal as journals
 from fedfleet.store.files import DamagedFile, load_tree
 from fedfleet.store.hash_chain import ChainCheck
-from fedfleet.store.journal_rows import decode
+from fedfleet.store.journal_checks import read_events
 from fedfleet.store.seals import Seal, first_addition, first_change, identity_change, kind_of, read_seal
 from fedfleet.store.signatures import fingerprint, signer_of
 
@@ -36,16 +36,15 @@ def require_folder(folder: Path) -> None:
     if folder.is_file():
         raise BadInput(f"{folder} is a file; name the folder of a run")
     if not folder.is_dir():
-        raise BadInput(f"there is no run folder {folder}")
+        raise BadInput(f"there is no run folder {folder}{nearest_file(folder)}")
 
 
 def stored_measures(folder: Path) -> dict[str, Any]:
     """The measures that lie in a run folder, as they lie there; none where there are none, or where they cannot be read."""
     try:
-        result = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        return read_measures(folder)
     except (OSError, ValueError):
         return {}
-    return result if isinstance(result, dict) else {}
 
 
 def open_record(folder: Path) -> RunRecord:
@@ -118,7 +117,7 @@ def verify_run(folder: Path, signer: Path | None = None) -> dict[str, Any]:
         _check_signer(folder, signer, signed_by)
     verified = ["journal", "spec.toml", "executor.json"]
     if seal is not None:
-        check_model(run, decode(row for _, row in run.rows))
+        check_model(run, read_events(run.rows))
         verified = ["journal", *(name for name in sorted(seal.files) if name != "run.db")]
     return {
         "sealed": seal is not None,

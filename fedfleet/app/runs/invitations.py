@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, nearest_file
 from fedfleet.network.security.enrolment_store import all_enrolments, open_store, revoke_client
 from fedfleet.network.security.tokens import TokenRequest, all_tokens, make_token, revoke_token
 
@@ -55,6 +55,9 @@ def check_one_request(making: Mapping[str, Any], others: Mapping[str, Any]) -> N
 
 @contextmanager
 def _store(folder: Path) -> Iterator[Connection]:
+    near = "" if folder.exists() else nearest_file(folder)
+    if near:
+        raise BadInput(f"there is no run folder {folder}{near}")
     if not (folder / "wire").is_dir():
         raise BadInput(f"{folder} is not the folder of a served run; fedfleet serve prints the folder when it starts")
     with closing(open_store(folder / "wire" / "devices.db")) as db:

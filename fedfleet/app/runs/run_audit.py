@@ -11,18 +11,27 @@ import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble, open_executor
 from fedfleet.app.assemble.feasibility import advice
-from fedfleet.app.runs.conditions import Conditions, missing_condition, refuse_other_weights, single_machine_spec, stored_conditions
+from fedfleet.app.runs.conditions import (
+    Conditions,
+    missing_condition,
+    refuse_other_weights,
+    single_machine_spec,
+    stored_conditions,
+    with_bounds,
+)
 from fedfleet.app.runs.custom_task import UserInputs, load_custom_task
 from fedfleet.app.runs.extra_measures import CLASS_KEYS, secret_missing, with_class_measures, with_privacy
 from fedfleet.app.runs.folder_seals import RunRecord, check_chain, check_files, check_model, open_record
 from fedfleet.app.runs.run_folder import FROZEN, journal_measures, stored_user_metrics, stored_weights
 from fedfleet.app.spec import load_spec
-from fedfleet.core.errors import RunFailed
+from fedfleet.core.errors import RunFailed, printable
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.trees import Tree, content_hash
 from fedfleet.simulation.audit import Audit, audit_by_rerun, audit_decisions, audit_from_aggregates, audit_served_run
-from fedfleet.store.journal_rows import decode
+from fedfleet.store.journal_checks import read_events
 from fedfleet.store.noise_source import VARIABLE, key_for
 
+_SHOWN = 120  # characters of a measure, in a sentence
 _UNDERIVED = ("wall_seconds", "out", "own", *CLASS_KEYS)  # measures that may be there without being derived
 _NEWER = {"score", "measures", "first_weights", "test_samples", "task_results"}  # measures that folders of older versions lack
 _NEWER_PRIVACY = {"noise", "epsilon_asked"}  # figures of privacy that folders of older versions lack
@@ -41,7 +50,7 @@ def replay_run(folder: Path, *, quick: bool = False, trust: str | None = None, i
     check_files(run)
     spec, stored = load_spec(folder / "spec.toml"), stored_conditions(folder)
     custom_task = load_custom_task(folder, spec, trust, inputs, need_metrics=False)
-    setup = assemble(single_machine_spec(spec, stored), custom_task.task if custom_task else None)
+    setup = with_bounds(assemble(single_machine_spec(spec, stored), custom_task.task if custom_task else None), stored)
     refuse_other_weights(folder, stored, setup)
     difference = missing_condition(stored)
     quick, reason = (
@@ -121,7 +130,7 @@ def _check_end(run: RunRecord, setup: Setup, kept: Conditions, params: Tree | No
     """The stored model and measures of a finished run against its journal; `tries`: what the model says is asked again."""
     if run.seal is None:
         return
-    events = list(decode(row for _, row in run.rows))
+    events = list(read_events(run.rows))
     model_hash = check_model(run, events)
     if params is not None and model_hash != content_hash(params):
         raise RunFailed(f"{run.folder}/model.safetensors differs from the model that results from training again")
@@ -140,7 +149,7 @@ def _check_metrics(folder: Path, derived: dict[str, Any], newer: Sequence[str]) 
     may be missing from it."""
     path = folder / "metrics.json"
     try:
-        stored = json.loads(path.read_bytes())
+        stored = parse_json(path.read_bytes())
         derived = json.loads(json.dumps(derived))
         stored["warnings"] = [w for w in stored.get("warnings", []) if not w.startswith("your metric ")]
         derived["warnings"] = [w for w in derived["warnings"] if w in stored["warnings"] or w not in newer]
@@ -155,8 +164,7 @@ def _check_metrics(folder: Path, derived: dict[str, Any], newer: Sequence[str]) 
         raise RunFailed(f"{path} cannot be read: {error}") from None
     if differing is not None:
         source = "the model" if differing in CLASS_KEYS else "the journal"
-        raise RunFailed(
-            f"{path} is wrong: {differing} is {stored.get(differing)!r}, but {derived[differing]!r} follows from {source}"
-        )
+        found, right = (printable(repr(values.get(differing)), _SHOWN) for values in (stored, derived))
+        raise RunFailed(f"{path} is wrong: {differing} is {found}, but {right} follows from {source}")
     if extra is not None:
-        raise RunFailed(f"{path} is wrong: {extra} is not a measure of a run")
+        raise RunFailed(f"{path} is wrong: {printable(extra, _SHOWN)} is not a measure of a run")

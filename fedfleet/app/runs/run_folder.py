@@ -14,9 +14,10 @@ from fedfleet.app.assemble import Setup, run_warnings, score_of
 from fedfleet.app.runs.extra_measures import with_class_measures, with_privacy
 from fedfleet.app.runs.folder_seals import require_folder, stored_measures
 from fedfleet.app.runs.model_trust import keep_model_code
+from fedfleet.app.runs.stored_measures import read_measures
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.app.terminal.text import failure_lines, joules, percent, size, span
-from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.errors import BadInput, RunFailed, nearest_file
 from fedfleet.core.events import Event, RunEnded
 from fedfleet.core.parts import FirstWeights
 from fedfleet.core.trees import Tree
@@ -51,13 +52,14 @@ class FinishedRun:
     metrics: dict[str, Any]
     events: list[Event]
     out: Path
+    told: tuple[str, ...] = ()
 
     @property
     def remarks(self) -> list[str]:
         """What the command line says beside the answer."""
         metrics = self.metrics
         if metrics["warnings"] or metrics["commits"]:
-            return [f"WARNING: {warning}" for warning in metrics["warnings"]]
+            return [f"WARNING: {warning}" for warning in metrics["warnings"] if warning not in self.told]
         return [f"no model was made in {metrics['rounds']} rounds; stopped by {metrics.get('stopped_by')}"]
 
     @property
@@ -182,7 +184,16 @@ def refuse_taken(out: Path, *, resume: bool) -> None:
 def refuse_absent(out: Path) -> None:
     """Refuse to resume in a folder that does not exist: a wrong letter must not start a run afresh."""
     if not out.exists():
-        raise BadInput(f"--resume: there is no folder {out}; name the folder of the run, or start a new run without --resume")
+        cure = nearest_file(out) or "; name the folder of the run, or start a new run without --resume"
+        raise BadInput(f"--resume: there is no folder {out}{cure}")
+
+
+def make_parent(out: Path) -> None:
+    """Make the folder in which the folder of a new run will lie."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(out, error) from None
 
 
 def make_folder(out: Path) -> None:
@@ -318,24 +329,28 @@ def read_finished_run(out: Path) -> FinishedRun:
     if wrong is not None:
         raise RunFailed(f"{out}: {wrong}; for details run: fedfleet replay {shlex.quote(str(out))}")
     try:
-        metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-        if not isinstance(metrics, dict) or not {*CONTRACT} <= metrics.keys():
+        metrics = read_measures(out)
+        if not {*CONTRACT} <= metrics.keys():
             raise ValueError("measures are missing")
     except (OSError, ValueError) as wrong:
         raise BadInput(
             f"{out}/metrics.json cannot be read ({wrong}); for details run: fedfleet replay {shlex.quote(str(out))}"
         ) from None
-    return FinishedRun(load_spec(out / "spec.toml"), {**metrics, "out": str(out)}, list(journals.read(out / "run.db")), out)
+    spec = load_spec(out / "spec.toml")
+    return FinishedRun(spec, {**metrics, "out": str(out)}, list(journals.read(out / "run.db", spec.world["clients"])), out)
 
 
 def open_run(out: Path) -> tuple[Spec, list[Event], bool]:
     """The spec of a run folder, its events so far, and whether the run has ended."""
     require_folder(out)
-    events, seal = list(journals.read(out / "run.db")), read_seal(out)
+    seal = read_seal(out)
     change = None if seal is None else first_change(out, seal, ("spec.toml", "run.db"))
     if change is not None:
         raise RunFailed(f"{out}: {change}; for details run: fedfleet replay {shlex.quote(str(out))}")
-    return load_spec(out / "spec.toml"), events, bool(events) and isinstance(events[-1], RunEnded)
+    journals.require(out / "run.db")
+    spec = load_spec(out / "spec.toml")
+    events = list(journals.read(out / "run.db", spec.world["clients"]))
+    return spec, events, bool(events) and isinstance(events[-1], RunEnded)
 
 
 def stored_user_metrics(out: Path) -> dict[str, Any]:

@@ -8,13 +8,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.assemble.client_config import client_configs
 from fedfleet.app.assemble.setup import pin_frozen_weights
-from fedfleet.app.runs.conditions import Conditions, local_conditions, refuse_other_machine, stored_conditions, write_conditions
+from fedfleet.app.runs.conditions import (
+    Conditions,
+    local_conditions,
+    refuse_other_machine,
+    stored_conditions,
+    with_bounds,
+    write_conditions,
+)
 from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret
 from fedfleet.app.runs.model_trust import has_model_code
 from fedfleet.app.runs.run_folder import (
@@ -23,6 +33,7 @@ from fedfleet.app.runs.run_folder import (
     check_same_spec,
     complete_run,
     make_folder,
+    make_parent,
     read_finished_run,
     refuse_absent,
     refuse_taken,
@@ -31,12 +42,13 @@ from fedfleet.app.runs.run_folder import (
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Selector
 from fedfleet.network.evaluation.evaluators import ProcessEvaluator
 from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.enrolment_request import Terms
 from fedfleet.network.security.secrets import run_key
-from fedfleet.network.security.tls import ServerFiles, is_loopback, refuse_open
+from fedfleet.network.security.tls import ServerFiles, is_loopback, refuse_open, refuse_swapped
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun, recover
 from fedfleet.network.server.serve import ListeningServer, make_private, remove_reports, serve
@@ -44,6 +56,7 @@ from fedfleet.network.server.served_plan import ServedRun, check_servable
 from fedfleet.network.server.server_loop import ServerLoop
 from fedfleet.network.server.supervisor import reserve_port
 from fedfleet.store import journal as journals
+from fedfleet.store.file_modes import private_files
 from fedfleet.store.files import write_atomically
 from fedfleet.store.journal import Journal
 from fedfleet.store.lock import hold_lock
@@ -71,6 +84,8 @@ def access_options(
         raise BadInput("TLS needs both files: --certificate and --key; fedfleet certificate --out DIR makes them")
     if client_ca is not None and certificate is None:
         raise BadInput("--client-ca: devices can show certificates over TLS only; give --certificate and --key too")
+    if certificate is not None and key is not None:
+        refuse_swapped(certificate, key)
     files = ServerFiles(certificate, key, client_ca) if certificate is not None and key is not None else None
     return AccessOptions(files, open_enrolment, evidence)
 
@@ -100,7 +115,8 @@ def serve_run(
 ) -> FinishedRun:
     """Serve a spec to devices until the run is over, or go on where a server was stopped or killed. `key` signs the run.
 
-    `command` is what was typed: the folder keeps it, so that whoever finds a stopped run knows how to go on.
+    `command` is what was typed: the folder keeps it, so that whoever finds a stopped run knows how to go on. Only the owner can
+    read what is written.
     """
     if key is not None:
         load_private_key(key)
@@ -124,19 +140,33 @@ def serve_run(
         warn([*setup.plan.pace.doubts, *setup.warnings])  # what nobody in a simulated fleet can do says nothing of real devices
         for sentence in unused_settings(spec):
             say(sentence)
+        make_parent(folder)  # whoever may look into the folder in which runs lie: not into this one
+    with private_files():
         make_folder(folder)
-    make_private(folder)
-    with hold_lock(folder):
-        if resume and has_spec:
-            check_same_spec(spec, folder)
-            if (folder / SEAL).is_file():
-                return read_finished_run(folder)
-            return _serve_and_finish(setup, folder, options, access, key, stored_conditions(folder), command)
-        refuse_taken(folder, resume=resume)
-        write_spec(spec, folder)
-        conditions = local_conditions(setup)
-        write_conditions(folder, conditions)
-        return _serve_and_finish(setup, folder, options, access, key, conditions, command)
+        make_private(folder)
+        with hold_lock(folder):
+            if resume and has_spec:
+                check_same_spec(spec, folder)
+                if (folder / SEAL).is_file():
+                    return read_finished_run(folder)
+                stored = stored_conditions(folder)
+                return _serve_and_finish(with_bounds(setup, stored), folder, options, access, key, stored, command)
+            refuse_taken(folder, resume=resume)
+            write_spec(spec, folder)
+            conditions = replace(local_conditions(setup), bounded=needs_bounds(setup.plan.choose, options))
+            write_conditions(folder, conditions)
+            return _serve_and_finish(with_bounds(setup, conditions), folder, options, access, key, conditions, command)
+
+
+def needs_bounds(choose: Selector, options: ServeOptions) -> bool:
+    """Does the selector go by what devices report, without bounds? Then it gets some, unless its operator trusts them."""
+    needed = bool(choose.unpredictable) and not choose.bounded and not options.trust_reports
+    if needed:
+        say(
+            f"the selector {choose.name!r} goes by what devices report, so it runs with bounds; in a simulation choose.use = "
+            '"bounded" puts the same bounds around it, and --trust-reports leaves them out here'
+        )
+    return needed
 
 
 def _serve_and_finish(
@@ -162,13 +192,34 @@ def _serve_and_finish(
                 tls=_tls(access),
                 on_listening=_greeter(setup.spec, options, access, folder, command),
             )
+            own = np.flatnonzero(served.registry.declared.own[: setup.plan.clients])
         journal.flush()
         remove_reports(folder)
         journal_end, params = JournalEnd(journal.digest, journal.position, journal.link), final_state.server.params
     finally:
         journal.close()
     seconds = time.perf_counter() - start
-    return complete_run(setup, folder, journal_end, params, seconds, key=key, noise=conditions.noise)
+    add_note = partial(with_note_on_scores, own=len(own) if options.evaluate == "server" else 0)
+    return complete_run(setup, folder, journal_end, params, seconds, add_measures=add_note, key=key, noise=conditions.noise)
+
+
+def with_note_on_scores(measures: dict[str, Any], *, own: int) -> dict[str, Any]:
+    """The measures, with a warning that scores of clients are of other people than those of the `own` devices that brought samples.
+
+    >>> with_note_on_scores({"warnings": [], "accuracy_clients": 0.9}, own=3)["warnings"][0].partition(":")[0]
+    '3 devices enrolled with samples of their own, and the server has none of these'
+    >>> with_note_on_scores({"warnings": [], "accuracy_clients": None}, own=3)["warnings"]
+    []
+    """
+    if not own or measures.get("accuracy_clients") is None:
+        return measures
+    devices = f"{own:,} device{'s' if own > 1 else ''} enrolled with samples of {'their' if own > 1 else 'its'} own"
+    note = (
+        f"{devices}, and the server has none of these: all figures by client (scores of clients, of clients that never took part, "
+        "who was asked) are of the people in the server's own table; for scores of the devices, serve with --evaluate devices or "
+        "--evaluate both"
+    )
+    return {**measures, "warnings": [*measures["warnings"], note]}
 
 
 def _open_journal(setup: Setup, folder: Path) -> tuple[Journal, RecoveredRun | None]:
@@ -196,8 +247,7 @@ def _open_served(
     plan, spec = setup.plan, setup.spec
     key, shared = run_key(folder / "wire" / "run.key"), make_shared_folder()
     host = options.address.rpartition(":")[0]
-    most_samples = int(plan.algorithm.fold.total_weight)  # more samples than a sum can take need not come
-    terms = Terms(plan.clients, open=access.open or is_loopback(host), most_samples=most_samples, evidence=_evidence(access))
+    terms = Terms(plan.clients, open=access.open or is_loopback(host), evidence=_evidence(access))
     registry = Registry(folder / "wire" / "devices.db", key, terms)
     form = conditions.stacked_form()
     facts = {"spec": pin_frozen_weights(spec.toml(), setup.task)} | ({"form": form.name, "threads": form.threads} if form else {})
@@ -253,8 +303,9 @@ def _greeter(
         say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
         if has_model_code(spec):
             say(
-                f"the model is your code, {spec.task['model']}; unless it is a row of PyTorch's layers, each device's owner "
-                f"reads it and trusts it once: fedfleet device --trust-code {spec.task['code']}"
+                f"the model is your code, {spec.task['model']}; unless it is an nn.Sequential of PyTorch's own layers, devices get "
+                "this code, and the owner of each device reads it and starts the device with: fedfleet device --trust-code "
+                f"{spec.task['code']}"
             )
         if access.files is None:
             say(f"start each device with: fedfleet device --server {listening.address}")

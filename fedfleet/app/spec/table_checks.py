@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -96,8 +96,27 @@ def check_table(build: Callable[..., Any], table: Mapping[str, Any], where: str,
         elif inner is not None:
             result[key] = _resolve_nested(inner, hint, table[key], f"{where}.{key}")
         else:
-            result[key] = check_value(hint, table[key], f"{where}.{key}")
+            result[key] = check_value(hint, as_list(hint, table[key]), f"{where}.{key}")
     return result
+
+
+def as_list(hint: Any, value: Any) -> Any:
+    """One word, number or table where only a list of them is wanted: the list of this one.
+
+    >>> as_list(list[str], "phone"), as_list(list[str] | None, None), as_list(int | list[int], 3)
+    (['phone'], None, 3)
+    """
+    kinds = [hint] if get_origin(hint) not in (Union, UnionType) else [a for a in get_args(hint) if a is not NoneType]
+    origins = {get_origin(_plain_hint(kind)) for kind in kinds}
+    if origins == {dict} and isinstance(value, Mapping):  # a list under each name
+        return {name: as_list(get_args(_plain_hint(kinds[0]))[1], one) for name, one in value.items()}
+    one = isinstance(value, str | int | float | Mapping) and not isinstance(value, bool)
+    return [value] if origins == {list} and one else value
+
+
+def _plain_hint(hint: Any) -> Any:
+    """A hint without its limits."""
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def as_table(value: Any, where: str) -> Mapping[str, Any]:
@@ -115,6 +134,7 @@ def _resolve_nested(kind: str, hint: Any, value: Any, where: str) -> Any:
     """A part that is another's parameter, or a list of such."""
     if not _is_list(hint):
         return resolve_part(kind, as_table(value, where), where)
+    value = as_list(hint, value)
     if not isinstance(value, list | tuple):
         raise BadInput(f"{where}: {_short(value)} is not a list of {kind}; write [..]")
     return [resolve_part(kind, as_table(v, f"{where}[{i}]"), f"{where}[{i}]") for i, v in enumerate(value)]
@@ -139,6 +159,10 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
             message = f"must be at least {SMALLEST:g}" if too_small else "must be greater than 0"
         elif isinstance(value, float):
             message = message.replace("must be an integer", "must be an integer, written without a point or an exponent")
+        if isinstance(value, str) and re.fullmatch(r"[+-]?\d+,\d+", value) and "number" in message:
+            message += f", with a decimal point: {value.replace(',', '.')}"
+        if "is_target" in repr(hint) and isinstance(value, int | float) and not isinstance(value, bool):
+            message = 'must name a measure and its limit, as in "accuracy >= 0.9"'
         raise BadInput(f"{where} = {_short(value)}: {message[0].lower()}{message[1:]}") from None
 
 

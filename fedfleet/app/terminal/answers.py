@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedfleet.app.terminal.own_options import with_option_names
 from fedfleet.core.errors import BadInput, FedFleetError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
@@ -20,6 +21,7 @@ LOG_LINES: ContextVar[bool] = ContextVar("remarks as lines of JSON", default=Fal
 # Set while a verb is carried out, so that calls know nothing of the command line.
 AS_JSON: ContextVar[bool] = ContextVar("the answer is printed as JSON, without progress", default=False)
 OPTION_NAMES: ContextVar[Mapping[str, str] | None] = ContextVar("options by the names of parameters", default=None)
+OWN_DATA: ContextVar[bool] = ContextVar("the verb was given data of one's own by options", default=False)
 _LONG_WORD = re.compile(r"\S{400,}")
 
 
@@ -65,6 +67,7 @@ def option_name(parameter: str) -> str:
 def say(text: str, level: str = "info") -> None:
     """Print a remark on standard error, as a line of JSON with its level where logs are asked for so; words longer than any path
     are cut."""
+    text = with_option_names(text, OPTION_NAMES.get() or {}) if OWN_DATA.get() else text
     text = _LONG_WORD.sub(lambda word: f"{word[0][:80]}..", text)
     if LOG_LINES.get():
         level = "warning" if text.startswith("WARNING: ") else level

@@ -133,7 +133,8 @@ class DeviceSums:
 
     def _refusals(self, weights: Sequence[float], entries: Sequence[Entry], peaks: np.ndarray) -> list[str | None]:
         """Why a client's update cannot be folded, by the same rules, in the same order and words as on the host."""
-        reasons = [exact.weight_refusal(weight, self.fold.total_weight) for weight in weights]
+        heaviest = self.fold.heaviest
+        reasons = [exact.weight_refusal(weight, heaviest) for weight in weights]
         names = [n for n in self.scales if math.prod(self.shapes[n])]
         for name, row in zip(names, peaks, strict=True):
             bound = self.scales[name].bound

@@ -16,7 +16,8 @@ from fedfleet.executors.stacked.device_fold import fold_jobs, train_unstackable
 from fedfleet.executors.stacked.early_start import EarlyStart, Stacks, begin, take_stacks
 from fedfleet.executors.stacked.placement import Place, open_place
 from fedfleet.executors.stacked.stacked_model import Twin
-from fedfleet.tasks.scores import Measuring, needs_measures, sample_counts, sample_losses, spread_tensor
+from fedfleet.tasks.measures import Measuring, needs_measures
+from fedfleet.tasks.scores import measure_batch, sample_counts, sample_losses, spread_tensor
 
 
 def stacked_executor(
@@ -143,7 +144,7 @@ def _score_shards(
             possible.append(most)
             losses.append(_sample_losses(outputs, truth, task.loss))
             if measuring is not None:
-                measuring.add(outputs, truth)
+                measure_batch(measuring, outputs, truth)
         # Fetched once at the end: each trip across the bus would wait for the device.
         correct, total = (_shard_sums(counts, owner, len(shards)) for counts in (right, possible))
         loss = np.bincount(owner, torch.cat(losses).cpu().numpy().astype(np.float64) if losses else None, len(shards))

@@ -14,8 +14,10 @@ from fedfleet.core.trees import Tree
 from fedfleet.learn.codecs.messages import layout
 
 
-def chain(codecs: Sequence[Codec], where: str = "codecs") -> Codec | None:
-    """These codecs as one; None if there is none. Numbers are selected, then rounded, then bytes compressed, each at most once.
+def chain(codecs: Sequence[Codec] | Codec, where: str = "codecs") -> Codec | None:
+    """These codecs as one, or this one; None if there is none.
+
+    Numbers are selected, then rounded, then bytes compressed, each at most once.
 
     >>> from fedfleet.learn.codecs.lossless import gzip
     >>> from fedfleet.learn.codecs.quantisation import int8
@@ -26,6 +28,7 @@ def chain(codecs: Sequence[Codec], where: str = "codecs") -> Codec | None:
     ..
     fedfleet.BadInput: up: 'gzip' cannot come before 'int8', which needs numbers but would get bytes; swap the two
     """
+    codecs = [codecs] if isinstance(codecs, Codec) else codecs
     _check_order(codecs, where)
     if len(codecs) <= 1:
         return codecs[0] if codecs else None

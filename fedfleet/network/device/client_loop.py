@@ -14,16 +14,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from fedfleet.core.errors import BadInput, FedFleetError, Refused, RunFailed, printable
+from fedfleet.network.device.call_errors import UnknownDevice
 from fedfleet.network.device.caps import Caps, budget_reason
 from fedfleet.network.device.device_store import DeviceStore, Identity, WaitingReport
-from fedfleet.network.device.server_calls import (
-    Connection,
-    RetryPolicy,
-    UnknownDevice,
-    Unreachable,
-    call_with_retries,
-    deliver_report,
-)
+from fedfleet.network.device.retries import FAILURES, RetryPolicy, bounded_seconds, call_with_retries
+from fedfleet.network.device.server_calls import Connection
+from fedfleet.network.device.transfers import deliver_report
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import PROTOCOL, encode_frame, split_address
 from fedfleet.network.security.secrets import check_signature
@@ -35,7 +31,7 @@ if TYPE_CHECKING:
 FIRST_SECONDS = 30.0  # for which a server is tried that never answered
 _MAX_REST = 3600.0
 _MAX_FAILURES = 3  # tasks that fail one after the other, before a device gives up
-_DEFAULT_LEASE = 600.0
+_DEFAULT_LEASE, _MAX_LEASE = 600.0, 30 * 86400.0
 _WAITING = "waiting for work"
 
 
@@ -74,6 +70,10 @@ class MakeRuntime(Protocol):
     def __call__(self, config: bytes, *, fetch: Fetch) -> ClientRuntime: ...
 
 
+# From a client's configuration to a refusal, if this device's own samples are none that the run can use.
+CheckSamples = Callable[[bytes], None]
+
+
 class Device:
     """One device at one server. `run` is all that it does."""
 
@@ -85,9 +85,10 @@ class Device:
         make_runtime: MakeRuntime,
         say: Callable[[str], None],
         wait: RetryPolicy | None = None,
+        check_samples: CheckSamples | None = None,
     ) -> None:
         self.connection, self.store, self.options, self._make_runtime, self._say = (connection, store, options, make_runtime, say)
-        self._wait = wait or RetryPolicy()
+        self._wait, self._check_samples = wait or RetryPolicy(), check_samples
         self._config, self._runtime = b"", None
         self._identity: Identity | None = None
         self.safe = self.declined = self._failed = 0  # tasks
@@ -99,7 +100,8 @@ class Device:
         """Take part until the run is over, the caps are used up, or somebody stops it (Stopped passes, after a farewell)."""
         try:
             # A server that this device knows is down for a while; one that never answered may be none.
-            was_enrolled = self.store.identity() is not None
+            was_enrolled = self._known_identity() is not None
+            self.connection.worked = was_enrolled
             self._enrol(self.options.patience if was_enrolled else min(FIRST_SECONDS, self.options.patience))
             reason = self._run_loop()
         except (Stopped, KeyboardInterrupt):
@@ -121,13 +123,16 @@ class Device:
         assert self._identity is not None
         return pb.Caller(client=self._identity.client, secret=self._identity.secret)
 
+    def _known_identity(self) -> Identity | None:
+        """Who this device is at this server: a secret is shown to the server that gave it, and to no other."""
+        identity = self.store.identity()
+        return None if identity is None or _host(identity.server) != _host(self.connection.server) else identity
+
     # ---- who it is ------------------------------------------------------------------------------------------------
 
     def _enrol(self, seconds: float) -> None:
         """Become a client, or the same one as before; its configuration must be signed for this device."""
-        options, identity = self.options, self.store.identity()
-        if identity is not None and _host(identity.server) != _host(self.connection.server):
-            identity = None  # a secret is shown to the server that gave it, and to no other
+        options, identity = self.options, self._known_identity()
         request = pb.EnrolRequest(
             protocol=PROTOCOL, token=options.token, samples=options.samples, test_samples=options.test_samples, data=options.data,
             evidence=options.evidence, memory_bytes=options.memory_bytes, attempt=self.store.attempt(),
@@ -141,8 +146,6 @@ class Device:
             reply = call_with_retries(lambda: self.connection.enrol(request), self.connection, self._wait, seconds, self._say_once)
         except UnknownDevice as error:
             raise BadInput(f"the server at {self.connection.server} refuses: {error}") from None
-        except Refused as error:
-            raise BadInput(f"what answers at {self.connection.server} is not a FedFleet server ({printable(str(error))})") from None
         if not check_signature(reply.secret, reply.sheet, reply.signature):
             raise BadInput(
                 f"the settings from the server at {self.connection.server} are not signed for this device; they may "
@@ -152,10 +155,18 @@ class Device:
         self.store.set_identity(self._identity)
         if reply.sheet != self._config:
             self._config, self._runtime = reply.sheet, None
+            self._check_data()
         self._say_once(
             f"enrolled at {self.connection.server} as client {reply.client} of {printable(reply.run) or 'a run'}; {_WAITING}"
         )
         self._last_text = _WAITING
+
+    def _check_data(self) -> None:
+        """Refuse samples that the run cannot use now, and not with the first task, for which this device may wait for hours."""
+        if self._check_samples is not None:
+            # A configuration that cannot be read says so with the first task, which a device may not live to see.
+            with suppress(Refused):
+                self._check_samples(self._config)
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 
@@ -176,7 +187,7 @@ class Device:
                         self._leave()
                         return reason
                     self._say_once(_WAITING)
-                    self._wait.sleep(min(max(answer.later.seconds, 0.0), _MAX_REST))
+                    self._wait.sleep(bounded_seconds(answer.later.seconds, most=_MAX_REST))
                     answer, model, seconds = self._check()
                 case "over":
                     return printable(answer.over.reason) or "the run is over"
@@ -203,10 +214,6 @@ class Device:
                 retried = True
                 self._enrol(self.options.patience)
                 continue
-            except Refused as error:
-                raise RunFailed(
-                    f"the server at {self.connection.server} sent an answer that cannot be read: {printable(str(error))}"
-                ) from None
             held_seconds = answer.work.held_seconds if answer.HasField("work") else 0.0
             return answer, model, time.monotonic() - began - held_seconds
 
@@ -214,21 +221,25 @@ class Device:
 
     def _work(self, work: pb.Work, model: memoryview, seconds: float) -> tuple[pb.Answer, memoryview, float] | None:
         """Do one task and hand it in; the next answer, if it came with the receipt."""
-        from fedfleet.network.device.work import TaskRefusal, WorkContext, do_task, frozen_fetcher
+        from fedfleet.network.device.work import NoModel, TaskRefusal, WorkContext, do_task, frozen_fetcher
 
         self._current_work, began = work, time.monotonic()
-        until = time.time() + (work.lease_seconds or _DEFAULT_LEASE)
+        until = time.time() + _lease_of(work)
         if work.sheet and work.sheet != hashlib.sha256(self._config).hexdigest():
             # Perhaps another server has taken its place.
             self._enrol(self.options.patience)
-        context = WorkContext(self.connection, self._caller, self.store, self.options.caps, self._wait)
+        context = WorkContext(self.connection, self._caller, self.store, self.options.caps, self._wait, self._say_once)
         try:
             runtime = self._ready_runtime(frozen_fetcher(context, work, until))
             what = f"working on task {work.task}" if work.kind == pb.TRAIN else f"judging model {work.version}"
             self._say_once(f"{what} (round {work.round})")
             head, payload = do_task(context, runtime, work, model, until, seconds)
+        except UnknownDevice:
+            # It was removed, or another server has taken the place of the one before; what is still its work comes again.
+            self._enrol(self.options.patience)
+            return None
         except TaskRefusal as error:
-            self._failed += 1
+            self._failed += not isinstance(error, NoModel)
             self._worked_seconds += time.monotonic() - began
             result = self._decline(work, str(error))
             if self._failed >= _MAX_FAILURES:
@@ -268,7 +279,7 @@ class Device:
     ) -> tuple[pb.Answer, memoryview, float] | None:
         """Hand a report in; the next answer, if it came with the receipt."""
         try:
-            result = deliver_report(self.connection, head, payload, self._wait, until)
+            result = deliver_report(self.connection, head, payload, self._wait, until, self._say_once)
         except UnknownDevice as error:
             if retried:
                 raise BadInput(f"the server at {self.connection.server} refuses: {error}") from None
@@ -278,10 +289,6 @@ class Device:
                 return None
             head.caller.CopyFrom(self._caller)
             return self._send_report(head, payload, until, retried=True)
-        except Refused as error:
-            raise RunFailed(
-                f"the server at {self.connection.server} sent an answer that cannot be read: {printable(str(error))}"
-            ) from None
         self.store.drop_report()
         self._current_work = None
         if result is None:
@@ -298,7 +305,7 @@ class Device:
         """Tell the server that it need not wait for this task."""
         self.declined += 1
         self._say(f"declining task {work.task}: {why}")
-        until = time.time() + (work.lease_seconds or _DEFAULT_LEASE)
+        until = time.time() + _lease_of(work)
         return self._send_report(_decline_report(work, self._caller, why), b"", until)
 
     # ---- good-bye -------------------------------------------------------------------------------------------------
@@ -307,13 +314,13 @@ class Device:
         """Say that this device goes, and that a task which it was at will not be done; if nobody hears, that is no harm."""
         work, ready = self._current_work, self.store.report() is not None
         self._current_work = None
-        with suppress(Unreachable, UnknownDevice, Refused, FedFleetError):
+        with suppress(*FAILURES, FedFleetError):
             if self._identity is not None and work is not None and not ready:
                 self.connection.send_report(encode_frame(_decline_report(work, self._caller, why)), 2.0)
         self._leave()
 
     def _leave(self) -> None:
-        with suppress(Unreachable, UnknownDevice, Refused, FedFleetError):
+        with suppress(*FAILURES, FedFleetError):
             if self._identity is not None:
                 self.connection.leave(pb.LeaveRequest(caller=self._caller))
 
@@ -322,6 +329,10 @@ class Device:
         if text != self._last_text:
             self._last_text = text
             self._say(text)
+
+
+def _lease_of(work: pb.Work) -> float:
+    return bounded_seconds(work.lease_seconds, most=_MAX_LEASE) or _DEFAULT_LEASE
 
 
 def _host(server: str) -> str:

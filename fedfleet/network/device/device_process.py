@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # From a sheet, where own samples are, and how frozen weights are brought, to what a client trains with.
 RuntimeMaker = Callable[[bytes, "Path | None", "Fetch"], "ClientRuntime"]
+# From a sheet, and where own samples are, to a refusal if the run cannot use them.
+SamplesCheck = Callable[[bytes, Path], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,12 @@ class LocalSetup:
 
 
 def run_device(
-    server: str, setup: LocalSetup, options: DeviceOptions, make_runtime: RuntimeMaker, say: Callable[[str], None]
+    server: str,
+    setup: LocalSetup,
+    options: DeviceOptions,
+    make_runtime: RuntimeMaker,
+    say: Callable[[str], None],
+    check_samples: SamplesCheck | None = None,
 ) -> dict[str, Any]:
     """Be one device of a served run; the answer says what it did. Stopped by SIGTERM, it takes its leave first."""
     split_address(server)
@@ -61,7 +68,15 @@ def run_device(
         closing(Connection(server, credentials_of(server, setup.trust))) as connection,
         stop_on_sigterm(),
     ):
-        device = Device(connection, store, options, lambda config, fetch: make_runtime(config, setup.data, fetch), say)
+        data, check = setup.data, check_samples
+        device = Device(
+            connection,
+            store,
+            options,
+            lambda config, fetch: make_runtime(config, data, fetch),
+            say,
+            check_samples=None if data is None or check is None else lambda config: check(config, data),
+        )
         try:
             result = device.run()
         except Stopped:
@@ -118,5 +133,8 @@ def read_token(token: str | None, file: Path | None) -> str:
         return token or os.environ.get("FEDFLEET_TOKEN", "")
     try:
         return file.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        raise BadInput(f"--token-file: there is no file {file}; fedfleet token RUN > {file} writes one, on the server") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"--token-file: {file} cannot be read ({error})") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise BadInput(f"--token-file: {file} cannot be read: {reason}; give a text file with the token") from None

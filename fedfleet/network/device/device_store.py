@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfleet.core.errors import BadInput, Refused, RunFailed
+from fedfleet.core.json_text import parse_json
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import crc32c, decode_frame, encode_frame
 
@@ -81,7 +82,7 @@ class DeviceStore:
     def identity(self) -> Identity | None:
         """Who this device was the last time; None if it was nobody, or if that cannot be read any more."""
         try:
-            table = json.loads((self.folder / _IDENTITY).read_bytes())
+            table = parse_json((self.folder / _IDENTITY).read_bytes())
             return Identity(table["server"], table["run"], int(table["client"]), bytes.fromhex(table["secret"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -172,7 +173,7 @@ class DeviceStore:
                 return None
             first, _, rest = data[4:].partition(b"\n")
             head, payload = decode_frame(rest, pb.Report)
-            return WaitingReport(head, bytes(payload), float(json.loads(first)["until"]))
+            return WaitingReport(head, bytes(payload), float(parse_json(first)["until"]))
         except (OSError, ValueError, KeyError, TypeError, Refused):
             return None
 
@@ -226,7 +227,7 @@ def _slots(data: bytes) -> Slots:
     from fedfleet.core.tensor_format import unpack_tree
 
     tree = unpack_tree(data)
-    slots: dict[str, dict[str, Any]] = {slot: {} for slot in json.loads(tree.pop(_SLOTS).tobytes())}
+    slots: dict[str, dict[str, Any]] = {slot: {} for slot in parse_json(tree.pop(_SLOTS).tobytes())}
     for name, leaf in tree.items():
         slot, _, rest = name.partition("|")
         slots[slot][rest] = leaf

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, nearest_file
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Array
@@ -44,7 +44,7 @@ class ModelInputs:
 def read_samples(path: Path) -> tuple[Array, Ints]:
     """The samples of a file or folder, one row each, and their labels; what is wrong there is said in one sentence."""
     if not path.exists():
-        raise BadInput(f"--data: {path} does not exist; give {ACCEPTED_FORMATS}")
+        raise BadInput(f"--data: {path} does not exist{nearest_file(path) or f'; give {ACCEPTED_FORMATS}'}")
     try:
         x, y = _folder(path) if path.is_dir() else _file(path)
     except _UNREADABLE as error:

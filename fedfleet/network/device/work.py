@@ -14,14 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.core.errors import FedFleetError, Refused
+from fedfleet.core.errors import FedFleetError, Refused, printable
 from fedfleet.core.records import Score
 from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.core.trees import Tree
+from fedfleet.network.device.call_errors import NotFound
 from fedfleet.network.device.caps import Caps, steps_of, too_large, too_long
 from fedfleet.network.device.client_runtime import Assignment, ClientRuntime, evaluate_model, probe_model, rows_of, train_task
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
-from fedfleet.network.device.server_calls import Connection, NotFound, RetryPolicy, TooLate, fetch_blob
+from fedfleet.network.device.retries import RetryPolicy, no_remark
+from fedfleet.network.device.server_calls import Connection
+from fedfleet.network.device.transfers import TooLate, fetch_blob
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import MOST_STATS, crc32c
 from fedfleet.simulation.rosters import remembers
@@ -66,18 +69,26 @@ Fetch = Callable[[str], Tree]
 
 
 class TaskRefusal(Exception):
-    """This device will not or cannot do a task; the text says why, and the server is told."""
+    """This device will not or cannot do a task; the text says why, and the server is told. It is one line of bounded length."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(printable(why))
+
+
+class NoModel(TaskRefusal):
+    """The model of a task did not arrive: the line or the server failed, not this device."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkContext:
-    """What work needs: the line and who calls on it, the store, the caps, how to wait."""
+    """What work needs: the line and who calls on it, the store, the caps, how to wait, whom to tell how the line is."""
 
     connection: Connection
     caller: pb.Caller
     store: DeviceStore
     caps: Caps
     wait: RetryPolicy
+    remark: Callable[[str], None] = no_remark
 
 
 def do_task(
@@ -106,9 +117,9 @@ def model_bytes(context: WorkContext, work: pb.Work, inline: memoryview, until: 
     if work.inline and len(data) == work.model.nbytes and crc32c(data) == work.model.crc32c:
         return data
     try:
-        return fetch_blob(context.connection, context.caller, work.model, context.wait, until)
+        return fetch_blob(context.connection, context.caller, work.model, context.wait, until, context.remark)
     except (Refused, TooLate, NotFound) as error:
-        raise TaskRefusal(str(error)) from error
+        raise NoModel(str(error)) from error
 
 
 def frozen_fetcher(context: WorkContext, work: pb.Work, until: float) -> Fetch:
@@ -124,7 +135,10 @@ def frozen_fetcher(context: WorkContext, work: pb.Work, until: float) -> Fetch:
             raise Refused(reason)
         data = context.store.blob(blob.name, blob.nbytes, blob.crc32c)
         if data is None:
-            data = fetch_blob(context.connection, context.caller, blob, context.wait, until)
+            try:
+                data = fetch_blob(context.connection, context.caller, blob, context.wait, until, context.remark)
+            except (Refused, TooLate, NotFound) as error:
+                raise NoModel(f"the frozen weights did not arrive: {error}") from error
             context.store.keep_blob(blob.name, data)
         return unpack_tree(data)
 

@@ -71,8 +71,8 @@ class ResponseCounts:
 class EvalRequest:
     """Devices that were asked, in the order in which they were named; device i has the task `first + i`.
 
-    The columns are filled as answers come, since there may be a hundred thousand of them. `most` are the samples that each can
-    have, as far as that is known.
+    The columns are filled as answers come, since there may be a hundred thousand of them. `max_samples` are the samples that each
+    can have, as far as that is known, and `counted` those on which its score counts at most.
     """
 
     kind: RequestKind
@@ -82,6 +82,7 @@ class EvalRequest:
     version: int = 0
     first: int = FIRST_EVAL_TASK
     max_samples: Ints | None = None
+    counted: Ints | None = None
     fate: Ints = field(init=False)
     correct: Ints = field(init=False)
     total: Ints = field(init=False)
@@ -118,9 +119,16 @@ def record_answer(request: EvalRequest, task: int, response: Answer, now: float)
         return verdict
     if answer_fault(request, task, response) is not None:
         return AnswerVerdict.INVALID
-    request.correct[place], request.total[place] = response.correct, response.total
+    request.correct[place], request.total[place] = counted_score(response, request, place)
     request.loss[place] = response.loss if math.isfinite(response.loss) else math.nan
     return _end_part(request, place, Fate.ANSWERED)
+
+
+def counted_score(response: Answer, request: EvalRequest, place: int) -> tuple[int, int]:
+    """What counts of a score: on more samples than count it is that of so many, with the same accuracy, rounded down."""
+    if request.counted is None or response.total <= (counted := int(request.counted[place])):
+        return response.correct, response.total
+    return response.correct * counted // response.total, counted
 
 
 def record_decline(request: EvalRequest, task: int, client: int, now: float) -> AnswerVerdict:

@@ -117,7 +117,9 @@ def decode_report(
     except Refused as error:
         return DecodedReport({}, len(payload), str(error))
     nbytes = tree_nbytes(tree) if codec is None else len(payload)
-    return DecodedReport(tree, nbytes, refusal(layout, tree, weight, flat_update) or "", flat_update)
+    # What a report counts at most is the server's affair, which may let it count less than it claims.
+    claimed = min(weight, layout.total_weight) if weight < math.inf else weight
+    return DecodedReport(tree, nbytes, refusal(layout, tree, claimed, flat_update) or "", flat_update)
 
 
 _STAT_NAME = re.compile(r"[a-z][a-z0-9_./]{0,31}")

@@ -34,6 +34,7 @@ from fedfleet.network.protocol.process_link import Blob, Link, connect_link, map
 from fedfleet.network.rules.pace_steering import return_delays
 from fedfleet.network.rules.peer_limits import Limits, PeerLimiter
 from fedfleet.network.security.secrets import RunKey, nonce_of
+from fedfleet.network.security.sum_cipher import cipher_of
 from fedfleet.network.server.options import FrontendConfig, config_from_bytes
 
 _NO_MODEL_SECONDS = 1.0
@@ -72,9 +73,12 @@ class Frontend:
                 raise RunFailed(
                     f"{folder} cannot be created ({error.strerror}); check disk space and permissions, then resume"
                 ) from error
-        sums = PartialSums(self.decoder.layout, folder) if config.stream else None
-        spool = Spool(Path(config.folder), lasting=config.durable) if config.spool else None
-        self.group_commit = GroupCommit(sums, spool, durable=config.durable, seconds=config.commit_seconds, on_safe=self._on_safe)
+        self.cipher = cipher_of(bytes.fromhex(config.noise_key) or None)
+        sums = PartialSums(self.decoder.layout, folder, self.cipher) if config.stream else None
+        spool = Spool(Path(config.folder), lasting=config.durable, cipher=self.cipher) if config.spool else None
+        self.group_commit = GroupCommit(
+            sums, spool, durable=config.durable, seconds=config.commit_seconds, on_safe=self._on_safe, cipher=self.cipher
+        )
         self.state = FrontendState(WorkQueue(config.clients), np.ones(config.clients, np.uint32))
         self.uplink = Uplink()
         self.counters: Counter[str] = Counter()
@@ -83,6 +87,8 @@ class Frontend:
         self.limiter = PeerLimiter(
             Limits(all_bytes=config.in_flight_bytes, peer_bytes=config.in_flight_bytes // 2 + config.largest)
         )
+        for client, left in config.strikes:
+            self.limiter.restore_strikes(int(client), left, time.monotonic())
         self.stopped = asyncio.Event()
         self.failure = ""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -161,9 +167,9 @@ class Frontend:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(self._on_task_done)
+        task.add_done_callback(self.on_task_done)
 
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+    def on_task_done(self, task: asyncio.Task[None]) -> None:
         """A commit that fails (a full disk) ends this process with its sentence: nothing unsafe is ever acknowledged."""
         if not task.cancelled() and (wrong := task.exception()) is not None:
             self.fail(wrong)
@@ -261,7 +267,7 @@ async def _serve_devices(frontend: Frontend, server_left: asyncio.Task[bool]) ->
     from fedfleet.network.frontend.service import FleetService
 
     commit_task = asyncio.create_task(frontend.group_commit.run())
-    commit_task.add_done_callback(frontend._on_task_done)  # pyright: ignore[reportPrivateUsage]
+    commit_task.add_done_callback(frontend.on_task_done)
     counters_task = asyncio.create_task(_send_counters(frontend))
     stop_task = asyncio.create_task(frontend.stopped.wait())
     try:

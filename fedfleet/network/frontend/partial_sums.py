@@ -22,6 +22,7 @@ from fedfleet.core.trees import Array, Tree
 from fedfleet.network.frontend import sum_kernel
 from fedfleet.network.frontend.report_log import LogEntry, checksum, entry_from_bytes, entry_to_bytes, record_head
 from fedfleet.network.frontend.snapshots import SEGMENT, Flat, LogPosition, SnapshotStore, SumImage
+from fedfleet.network.security.sum_cipher import SumCipher
 
 _START = LogPosition(0, 0, 0)
 _MAX_SPARES = 4  # arrays of discarded buckets that are kept for the next: fresh memory costs more than to wipe it
@@ -139,11 +140,12 @@ class FrozenSums:
 
 class PartialSums:
     """Sums by bucket, for one thread (all but `FrozenSums.write`). With a folder they begin as its newest good snapshot has them.
+    A `cipher` encrypts them there.
 
     `damages` are sentences about what was found damaged there; `warning` is one about speed, or None.
     """
 
-    def __init__(self, layout: FoldLayout, folder: Path | None) -> None:
+    def __init__(self, layout: FoldLayout, folder: Path | None, cipher: SumCipher | None = None) -> None:
         self._layout = layout
         self._slack = slack(layout.like, layout.scales)
         self._order = sorted(layout.scales)  # of leaves in one array: as reports have them
@@ -160,7 +162,10 @@ class PartialSums:
         self.damages: tuple[str, ...] = ()
         if folder is not None:
             self._store = SnapshotStore(
-                folder, size=self._size, layout_crc=checksum(layout_to_json(layout).encode() + _layout_mark(layout))
+                folder,
+                size=self._size,
+                layout_crc=checksum(layout_to_json(layout).encode() + _layout_mark(layout)),
+                cipher=cipher,
             )
             self.damages = self._store.damages
             self._restore(self._store)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from fedfleet.core.errors import Refused
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import CHUNK
+from fedfleet.network.security.sum_cipher import NONCE_BYTES, SumCipher
 
 _MAX_MODELS = 2  # whose chunks are kept: the one that is handed out, and the one before
 
@@ -67,8 +69,10 @@ class BufferPool:
 class PartialUploads:
     """The beginnings of reports, in a folder that all frontends of the server share: `max_bytes` in all; the oldest goes first."""
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
-        self._folder, self._max_bytes, self.buffers = folder, max_bytes, BufferPool(max_bytes)
+    def __init__(self, folder: Path, max_bytes: int, cipher: SumCipher | None = None) -> None:
+        """A `cipher` encrypts what lies there."""
+        self._folder, self._max_bytes, self.buffers, self._cipher = folder, max_bytes, BufferPool(max_bytes), cipher
+        self._added_bytes = 0 if cipher is None else NONCE_BYTES
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def _path(self, task: int, crc: int, nbytes: int) -> Path:
@@ -77,7 +81,7 @@ class PartialUploads:
     def stored_bytes(self, task: int, crc: int, nbytes: int) -> int:
         """How many bytes of this report are here."""
         try:
-            return min(self._path(task, crc, nbytes).stat().st_size, nbytes)
+            return max(0, min(self._path(task, crc, nbytes).stat().st_size - self._added_bytes, nbytes))
         except OSError:
             return 0
 
@@ -87,8 +91,9 @@ class PartialUploads:
         if not head.offset:
             return buffer, 0
         try:
-            data = self._path(head.task, head.crc32c, head.nbytes).read_bytes()[: head.nbytes]
-        except OSError:
+            data = self._path(head.task, head.crc32c, head.nbytes).read_bytes()
+            data = (data if self._cipher is None else self._cipher.decrypt(data))[: head.nbytes]
+        except (OSError, Refused):
             return buffer, 0
         buffer[: len(data)] = data
         return buffer, len(data)
@@ -100,7 +105,7 @@ class PartialUploads:
         with suppress(OSError):
             path = self._path(head.task, head.crc32c, head.nbytes)
             draft = path.with_name(path.name + ".part")
-            draft.write_bytes(data)
+            draft.write_bytes(data if self._cipher is None else self._cipher.encrypt(data))
             draft.replace(path)
             self._make_room()
 

@@ -25,6 +25,7 @@ from fedfleet.store.files import save_tree
 if TYPE_CHECKING:  # both write entries of this log
     from fedfleet.network.frontend.partial_sums import PartialSums
     from fedfleet.network.frontend.spool import Spool
+    from fedfleet.network.security.sum_cipher import SumCipher
 
 MAX_NAMES = 64  # statistics and stages of one report together
 _FIXED = struct.Struct("<QIQdddIQBBB")  # task .. nbytes, stats, how many names, the length of the sum's name
@@ -141,6 +142,14 @@ def records(handle: int, limit: int) -> Iterator[Record]:
         at = end
 
 
+def _save_sums(path: Path, sums: Tree, cipher: SumCipher | None) -> None:
+    """Hand sums on in a file."""
+    if cipher is None:
+        save_tree(path, sums)
+    else:
+        save_tree(path, *cipher.encrypt_tree(sums))
+
+
 Acknowledge = Callable[[], None]
 _WAIT_FACTOR = 4.0  # of the time, at most one part in this many is spent on making sums safe ..
 _MAX_SECONDS = 0.5  # .. unless devices would wait longer than this for a receipt
@@ -159,8 +168,10 @@ class GroupCommit:
     """Where a frontend puts granted reports. `on_safe` gets the tasks that a commit has made safe."""
 
     def __init__(
-        self, sums: PartialSums | None, spool: Spool | None, *, durable: bool, seconds: float, on_safe: Callable[[list[int]], None]
-    ) -> None:
+        self, sums: PartialSums | None, spool: Spool | None, *, durable: bool, seconds: float, on_safe: Callable[[list[int]], None],
+        cipher: SumCipher | None = None,
+    ) -> None:  # fmt: skip
+        self._cipher = cipher
         self.sums, self.spool, self._durable, self._seconds, self._on_safe = sums, spool, durable, seconds, on_safe
         self._waiting: list[tuple[int, Acknowledge]] = []
         self._wake = asyncio.Event()
@@ -228,7 +239,7 @@ class GroupCommit:
         if sums is None:
             return "", 0
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, save_tree, path, sums)
+        await loop.run_in_executor(self._thread, _save_sums, path, sums, self._cipher)
         return str(path), count
 
     def discard(self, bucket: int) -> None:

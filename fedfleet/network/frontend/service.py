@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -25,12 +26,12 @@ from fedfleet.network.protocol.frames import (
     crc32c,
     decode_frame,
     encode_frame,
+    encode_message,
     is_eval_task,
     parse_message,
-    split_address,
+    with_checksum,
 )
 from fedfleet.network.security.secrets import check_nonce, check_secret, check_status_token
-from fedfleet.network.security.tls import is_loopback
 
 _IDLE_SECONDS = 30.0  # between two chunks of a stream
 _MAX_CHUNK_BYTES = 64 << 20  # bytes of a model whose chunks are kept ready
@@ -60,6 +61,12 @@ class Malformed(CallRefused):
     """Bytes that are no message of this protocol."""
 
     code, counter = "INVALID_ARGUMENT", "malformed"
+
+
+class TooSlow(CallRefused):
+    """A stream whose chunks come too late."""
+
+    code = "DEADLINE_EXCEEDED"
 
 
 class NotFound(CallRefused):
@@ -94,7 +101,8 @@ class FleetService:
 
     def __init__(self, frontend: Frontend) -> None:
         self.frontend = frontend
-        self._partials = PartialUploads(Path(frontend.config.shared) / "partials", frontend.config.in_flight_bytes // 4)
+        partials = Path(frontend.config.shared) / "partials"
+        self._partials = PartialUploads(partials, frontend.config.in_flight_bytes // 4, frontend.cipher)
         self._chunks = ChunkCache(_MAX_CHUNK_BYTES)
         self.methods: dict[str, Callable[[bytes, Call], Awaitable[bytes]]] = {
             "Enrol": self.enrol, "Check": self.check, "Hand": self.hand, "Held": self.upload_offset, "Leave": self.leave,
@@ -129,14 +137,13 @@ class FleetService:
 
     @contextmanager
     def _counted(self, method: str) -> Iterator[None]:
-        """Count a call by how it ends; what is malformed is refused."""
+        """Count a call by how it ends; what is malformed or too slow is refused."""
         counters, code = self.frontend.counters, "UNKNOWN"
         try:
             yield
             code = "OK"
-        except (CallRefused, Refused) as error:
-            is_typed = isinstance(error, CallRefused)
-            refusal = error if is_typed else Malformed(printable(f"this is not a message of FedFleet: {error}"))
+        except (CallRefused, Refused, TimeoutError) as error:
+            refusal = _refusal(error)
             code = refusal.code
             if refusal.counter:
                 counters[refusal.counter] += 1
@@ -153,10 +160,10 @@ class FleetService:
         """The client that calls; `Unauthenticated` unless its secret is the one that holds now."""
         frontend = self.frontend
         if caller.client >= frontend.config.clients:
-            raise Unauthenticated(f"there is no client {caller.client}: this fleet has clients 0 to {frontend.config.clients - 1}")
+            raise Unauthenticated(_unknown_client(caller.client))
         generation = int(frontend.state.generations[caller.client])
         if not check_secret(frontend.key, caller.client, generation, caller.secret):
-            raise Unauthenticated(f"client {caller.client} does not show a valid secret of this run; enrol it with a token")
+            raise Unauthenticated(_unknown_client(caller.client))
         self._admit(caller.client)
         return caller.client
 
@@ -179,7 +186,7 @@ class FleetService:
         )
         if answer.refused:
             raise CallRefused(answer.refused)
-        return answer.reply
+        return with_checksum(answer.reply)
 
     async def check(self, data: bytes, call: Call) -> bytes:
         """Hand out work, or hold the call for a while if there is none."""
@@ -296,26 +303,44 @@ class FleetService:
         head = parse_message(data, pb.HeldRequest)
         self.authenticate(head.caller)
         if not check_nonce(self.frontend.key, head.task, head.nonce):
-            return pb.HeldReply(offset=0).SerializeToString()
-        return pb.HeldReply(offset=self._partials.stored_bytes(head.task, head.crc32c, head.nbytes)).SerializeToString()
+            return encode_message(pb.HeldReply(offset=0))
+        return encode_message(pb.HeldReply(offset=self._partials.stored_bytes(head.task, head.crc32c, head.nbytes)))
 
     async def leave(self, data: bytes, call: Call) -> bytes:
         """A device goes."""
         del call
         client = self.authenticate(parse_message(data, pb.LeaveRequest).caller)
         self.frontend.uplink.record_departure(client)
-        return pb.LeaveReply().SerializeToString()
+        return encode_message(pb.LeaveReply())
 
     async def status(self, data: bytes, call: Call) -> bytes:
-        """How the server stands."""
-        del call
-        request = parse_message(data, pb.StatusRequest)
-        frontend = self.frontend
-        is_local = is_loopback(split_address(frontend.config.address)[0])
-        if not is_local and not check_status_token(frontend.key, request.token):
-            raise NotPermitted("show the token of wire/status.token in the run's folder")
+        """How the server stands: for its operator; others hear what a load balancer needs, whether it takes devices."""
+        request, frontend = parse_message(data, pb.StatusRequest), self.frontend
+        self._admit(f"status {call.peer().rpartition(':')[0]}")
+        if request.token and not check_status_token(frontend.key, request.token):
+            raise NotPermitted("this is not the token in wire/status.token of the run's folder")
+        if not request.token and "client_ca" not in frontend.config.tls:  # with it, the caller has shown a certificate
+            serving = not (frontend.state.draining or frontend.state.end_reason)
+            return encode_message(pb.StatusReply(json=json.dumps({"serving": serving})))
         reply = await frontend.uplink.ask_server(lambda out, number: out.asking.append(inside.Asking(number=number)))
-        return pb.StatusReply(json=reply.json).SerializeToString()
+        return encode_message(pb.StatusReply(json=reply.json))
+
+
+def _refusal(error: CallRefused | Refused | TimeoutError) -> CallRefused:
+    """How a call is refused that ended so."""
+    if isinstance(error, CallRefused):
+        return error
+    if isinstance(error, TimeoutError):
+        return TooSlow(
+            f"the report came too slowly: {_IDLE_SECONDS:g} s passed without a chunk, or all of it takes longer than at "
+            f"{_MIN_UPLOAD_RATE} bytes a second; send it again, from the offset that Held answers"
+        )
+    return Malformed(printable(f"this is not a message of FedFleet: {error}"))
+
+
+def _unknown_client(client: int) -> str:
+    """The same for every number and secret: a stranger does not learn how large the fleet is."""
+    return f"client {client} does not show a valid secret of this run; enrol it with a token"
 
 
 async def _with_timeout(requests: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:

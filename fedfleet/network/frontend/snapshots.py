@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fedfleet.core.errors import RunFailed
 from fedfleet.network.frontend.report_log import Bytes, checksum, records
+from fedfleet.network.security.sum_cipher import NONCE_BYTES, SumCipher
 
 SEGMENT = 1 << 18  # bytes of the log after which it goes on in a new file
 _SLOTS = ("a.snap", "b.snap")  # snapshot n lies in slot n modulo 2
@@ -91,10 +92,11 @@ class SnapshotStore:
     """The files of one frontend's sums. `write` runs in one thread at a time.
 
     `size` is how many int64 an image has, `layout_crc` the checksum of what the sums are of: those of another model are not taken.
+    With a `cipher` the sums are encrypted; the log holds no sums.
     """
 
-    def __init__(self, folder: Path, *, size: int, layout_crc: int) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, size: int, layout_crc: int, cipher: SumCipher | None = None) -> None:
+        self.folder, self._cipher = folder, cipher
         self.damages: tuple[str, ...] = ()
         self._size, self._layout_crc = size, layout_crc
         self._first_segment: dict[int, int] = {}  # by slot: the first segment that its snapshot needs
@@ -116,7 +118,9 @@ class SnapshotStore:
         try:
             log = self._segment(position.last)
             write_at(log, suffix, start)
-            _write_snapshot(self._slots[slot], number, self._table(position, images), images)
+            nonce = b"" if self._cipher is None else os.urandom(NONCE_BYTES)
+            stream = None if self._cipher is None else self._cipher.keystream(nonce)
+            _write_snapshot(self._slots[slot], number, self._table(position, images, nonce), images, stream)
             os.fdatasync(log)
             os.fdatasync(self._slots[slot])
             if self._folder_unsynced:
@@ -138,9 +142,12 @@ class SnapshotStore:
             os.close(handle)
         self._slots, self._log = [], None
 
-    def _table(self, position: LogPosition, images: Sequence[SumImage]) -> bytes:
+    def _table(self, position: LogPosition, images: Sequence[SumImage], nonce: bytes) -> bytes:
         sums = [[image.bucket, image.sum, image.weight, image.reports, image.since] for image in images]
-        return json.dumps({"sheet": self._layout_crc, "size": self._size, "place": position, "sums": sums}).encode()
+        table: dict[str, Any] = {"sheet": self._layout_crc, "size": self._size, "place": position, "sums": sums}
+        if self._cipher is not None:
+            table |= {"nonce": nonce.hex(), "key": self._cipher.mark}
+        return json.dumps(table).encode()
 
     def _segment(self, number: int) -> int:
         """The open file of this segment of the log."""
@@ -201,11 +208,20 @@ class SnapshotStore:
             heads = [(int(b), str(name), int(weight), int(count), int(since)) for b, name, weight, count, since in fields["sums"]]
             if (fields["sheet"], fields["size"], len(body)) != (self._layout_crc, self._size, self._size * len(heads)):
                 raise _Unusable("it holds the sums of another model")
+            body = self._decrypt(body, fields)
         except (ValueError, TypeError, KeyError) as error:
             raise _Unusable(f"its table cannot be read ({error})") from None
         arrays = np.split(body, len(heads)) if heads else []
         images = tuple(SumImage(*head[:4], flat, head[4]) for head, flat in zip(heads, arrays, strict=True))
         return Snapshot(number, position, images, self._entries(position, images))
+
+    def _decrypt(self, body: Flat, table: dict[str, Any]) -> Flat:
+        """The sums of a snapshot with this table; those that were written without a cipher are as they lie there."""
+        if "key" not in table:
+            return body
+        if self._cipher is None or table["key"] != self._cipher.mark:
+            raise _Unusable("its sums are encrypted with another secret")
+        return np.frombuffer(self._cipher.keystream(bytes.fromhex(table["nonce"]))(body.tobytes()), np.int64)
 
     def _entries(self, position: LogPosition, images: tuple[SumImage, ...]) -> dict[int, tuple[bytes, ...]]:
         """The entries of live buckets in the log, exactly as many as are in the sums."""
@@ -239,15 +255,17 @@ class SnapshotStore:
         return [(record.bucket, record.entry) for record in log_records if record.entry is not None]
 
 
-def _write_snapshot(handle: int, number: int, table: bytes, images: Sequence[SumImage]) -> None:
-    """A whole snapshot over an old one: first what it says, then its head."""
+def _write_snapshot(
+    handle: int, number: int, table: bytes, images: Sequence[SumImage], stream: Callable[[Bytes], bytes] | None = None
+) -> None:
+    """A whole snapshot over an old one: first what it says, then its head. `stream` encrypts."""
     crc, at = checksum(table), write_at(handle, table, _HEAD_BYTES)
     for image in images:
         flat = image.flat.view(np.uint8)
         for a in range(0, len(flat), _PIECE):  # by turns, while the piece is in the cache
-            piece = flat[a : a + _PIECE]
+            piece = flat[a : a + _PIECE].data if stream is None else stream(flat[a : a + _PIECE].data)
             crc = checksum(piece, crc)
-            at = write_at(handle, piece.data, at)
+            at = write_at(handle, piece, at)
     head = _HEAD.pack(_MAGIC, number, crc, len(table), at - _HEAD_BYTES - len(table))
     write_at(handle, head + _CRC.pack(checksum(head)), 0)
     if os.fstat(handle).st_size > 2 * at + (1 << 20):  # else the old length is kept: new blocks cost more than old ones

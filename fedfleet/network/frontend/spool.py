@@ -13,6 +13,7 @@ from pathlib import Path
 from fedfleet.core.errors import RunFailed
 from fedfleet.network.frontend.report_log import Bytes, LogEntry, entry_from_bytes, entry_to_bytes, record_head, records
 from fedfleet.network.frontend.snapshots import sync_folder, write_at
+from fedfleet.network.security.sum_cipher import SumCipher
 
 _SUFFIX = ".spool"
 
@@ -21,11 +22,11 @@ class Spool:
     """The spool of one frontend. All but `sync` belongs to one thread; `damages` says what was lost at the start.
 
     A payload stays in memory until `sync` has returned. Without `lasting` files are written and not synced: they survive no more
-    than this process.
+    than this process. A `cipher` encrypts payloads in the files.
     """
 
-    def __init__(self, folder: Path, *, lasting: bool = True) -> None:
-        self.folder, self._lasting = folder, lasting
+    def __init__(self, folder: Path, *, lasting: bool = True, cipher: SumCipher | None = None) -> None:
+        self.folder, self._lasting, self._cipher = folder, lasting, cipher
         self.damages: tuple[str, ...] = ()
         self._list_lock = threading.Lock()  # of the lists; held for a moment only
         self._file_lock = threading.Lock()  # of the files
@@ -117,6 +118,8 @@ class Spool:
             self._handles[bucket] = os.open(_path(self.folder, bucket), os.O_RDWR | os.O_CREAT, 0o600)
             self._folder_unsynced = True
         entry_data = entry_to_bytes(entry)
+        if self._cipher is not None:
+            payload = self._cipher.encrypt(payload)
         for piece in (record_head(bucket, entry_data, payload) + entry_data, payload):
             at = write_at(self._handles[bucket], piece, at)
         return at
@@ -134,7 +137,7 @@ class Spool:
             _path(self.folder, bucket).unlink(missing_ok=True)
 
 
-def read_spool(folder: Path, bucket: int) -> list[tuple[LogEntry, bytes]]:
+def read_spool(folder: Path, bucket: int, cipher: SumCipher | None = None) -> list[tuple[LogEntry, bytes]]:
     """The whole reports of a bucket in a spool, also in that of another process."""
     try:
         handle = os.open(_path(folder, bucket), os.O_RDONLY)
@@ -142,7 +145,8 @@ def read_spool(folder: Path, bucket: int) -> list[tuple[LogEntry, bytes]]:
         return []
     try:
         limit = os.fstat(handle).st_size
-        return [(entry_from_bytes(r.entry), r.payload) for r in records(handle, limit) if r.entry is not None]
+        whole = [(entry_from_bytes(r.entry), r.payload) for r in records(handle, limit) if r.entry is not None]
+        return whole if cipher is None else [(entry, cipher.decrypt(payload)) for entry, payload in whole]
     finally:
         os.close(handle)
 

@@ -132,7 +132,7 @@ def refusal(
     weight: float,
     like: Tree,
     scales: Mapping[str, Scale],
-    total_weight: float,
+    heaviest: float,
     flat_update: NDArray[Any] | None = None,
 ) -> str | None:
     """Why a report may not enter the sum, in one pass over it; the sentences of `exact.refusal`.
@@ -141,8 +141,8 @@ def refusal(
     """
     loops = _loops(like)
     if loops is None:
-        return exact.refusal(update, weight, like, dict(scales), total_weight)
-    fault = exact.weight_refusal(weight, total_weight) or mismatch(update, like)
+        return exact.refusal(update, weight, like, dict(scales), heaviest)
+    fault = exact.weight_refusal(weight, heaviest) or mismatch(update, like)
     if fault:
         return fault
     if flat_update is not None and flat_update.dtype.char in _BITS:

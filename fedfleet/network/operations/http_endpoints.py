@@ -2,12 +2,13 @@
 
 The HTTP server runs in a thread of its own: a stuck server loop can still be found out. It answers GET and HEAD for those three
 paths and nothing else, repeats nothing of what it was sent, reads at most 8 KiB for at most five seconds, and keeps at most 32
-connections. It tells no secret, but has neither encryption nor passwords: by default it listens on the loopback, and elsewhere
-only if it is told to."""
+connections. It has no encryption: by default it listens on the loopback, and elsewhere only if it is told to. It tells no secret,
+and what the run is called and how well it learns only to a caller that shows the status token."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import os
 import socket
 import threading
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedfleet.core.errors import BadInput
-from fedfleet.network.operations.metrics import CONTENT_TYPE, Figures, exposition
+from fedfleet.network.operations.metrics import CONTENT_TYPE, Figures, anonymous, exposition
 from fedfleet.network.protocol.frames import split_address
 
 STUCK_SECONDS = 5.0  # a loop that has not turned for so long is stuck
@@ -105,20 +106,22 @@ class Page:
     kind: str = _PLAIN
 
 
-Pages = Mapping[str, Callable[[], Page]]
+Pages = Mapping[str, Callable[[bool], Page]]  # of whether the operator asks
 
 
 def pages_of(board: HealthBoard, folder: Path) -> Pages:
     """The three pages of a server that writes to this folder."""
     writable = disk_check(folder)
 
-    def metrics() -> Page:
-        return Page(200, exposition(board.figures), CONTENT_TYPE)
+    def metrics(for_operator: bool) -> Page:
+        return Page(200, exposition(board.figures if for_operator else anonymous(board.figures)), CONTENT_TYPE)
 
-    def healthz() -> Page:
+    def healthz(for_operator: bool) -> Page:
+        del for_operator
         return _verdict(dead_reason(board, time.monotonic()))
 
-    def readyz() -> Page:
+    def readyz(for_operator: bool) -> Page:
+        del for_operator
         return _verdict(unready_reason(board, time.monotonic(), writable=writable()))
 
     return {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
@@ -127,8 +130,9 @@ def pages_of(board: HealthBoard, folder: Path) -> Pages:
 class Endpoints:
     """The HTTP server; `address` is where it listens, with the port that it got."""
 
-    def __init__(self, address: str, pages: Pages) -> None:
-        self._pages = pages
+    def __init__(self, address: str, pages: Pages, token: str = "") -> None:
+        """`token` is what the operator shows; empty: nobody can."""
+        self._pages, self._token = pages, token
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()  # of the thread below, never of whoever calls
         host, port = split_address(address, any_port=True)
@@ -195,16 +199,16 @@ class Endpoints:
             head = b""
         except asyncio.IncompleteReadError:
             return
-        writer.write(answer_request(head, self._pages))
+        writer.write(answer_request(head, self._pages, self._token))
         await writer.drain()
         writer.write_eof()
         await reader.read(MOST_BYTES)  # until the other side has read it and closes: else a reset could overtake the answer
 
 
-def answer_request(head: bytes, pages: Pages) -> bytes:
+def answer_request(head: bytes, pages: Pages, token: str = "") -> bytes:
     """The bytes of the answer to a request; of what stands in the request nothing is in it.
 
-    >>> answer_request(b"POST /metrics HTTP/1.1\\r\\n\\r\\n", {"/metrics": lambda: Page(200, b"")}).split(b"\\r\\n")[0]
+    >>> answer_request(b"POST /metrics HTTP/1.1\\r\\n\\r\\n", {"/metrics": lambda for_operator: Page(200, b"")}).split(b"\\r\\n")[0]
     b'HTTP/1.1 405 Method Not Allowed'
     """
     words = head.split(b"\r\n", 1)[0].split(b" ")
@@ -217,10 +221,20 @@ def answer_request(head: bytes, pages: Pages) -> bytes:
     if method not in (b"GET", b"HEAD"):
         return _encode_page(Page(405, b"GET or HEAD, please\n"))
     try:
-        result = page()
+        result = page(bool(token) and hmac.compare_digest(_bearer(head), token.encode()))
     except Exception as error:  # whatever it is, the server goes on
         result = Page(500, f"this page failed ({type(error).__name__})\n".encode())
     return _encode_page(result, body=method == b"GET")
+
+
+def _bearer(head: bytes) -> bytes:
+    """What a caller shows as `Authorization: Bearer ..`; empty: nothing."""
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        scheme, _, shown = value.strip().partition(b" ")
+        if name.lower() == b"authorization" and scheme.lower() == b"bearer":
+            return shown.strip()
+    return b""
 
 
 def _encode_page(page: Page, *, body: bool = True) -> bytes:

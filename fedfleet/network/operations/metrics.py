@@ -162,6 +162,8 @@ class Figures:
     transmitters_up: int = 0
     restarts: int = 0
     draining: bool = False
+    max_samples: float | None = None  # of its own that a device's report counts at most; infinite: no limit is known
+    clipped: int = 0  # reports that count less than their devices claimed
     memory: Mapping[str, ProcessMemory] = field(default_factory=dict[str, ProcessMemory])  # by process
 
 
@@ -207,6 +209,11 @@ def status_json(figures: Figures) -> str:
         "draining": figures.draining,
     }
     return json.dumps(table)
+
+
+def anonymous(figures: Figures) -> Figures:
+    """The same without what the run is called and how well it learns: for callers who show no token."""
+    return replace(figures, run="", accuracy=None, waiting_for="")
 
 
 def exposition(figures: Figures) -> bytes:
@@ -260,6 +267,7 @@ def _gauges(f: Figures) -> Iterator[Any]:
         ("fedfleet_transmitters_up", "Transmitter processes that are up.", f.transmitters_up),
         ("fedfleet_open_calls", "Calls of devices that are open.", f.counts.get(OPEN_CALLS, 0.0)),
         ("fedfleet_inflight_bytes", "Bytes of reports that are being received.", f.counts.get(INFLIGHT_BYTES, 0.0)),
+        ("fedfleet_max_samples", "The most samples of its own that a device's report counts.", f.max_samples),
         ("fedfleet_draining", "1 while the server finishes what is under way and stops.", float(f.draining)),
     ]
     for name, meaning, value in gauges:
@@ -278,6 +286,7 @@ def _counters(f: Figures) -> Iterator[Any]:
         ("fedfleet_strangers", "Calls without a valid secret.", f.counts.get("strangers", 0.0)),
         ("fedfleet_malformed", "Calls that are not messages of FedFleet.", f.counts.get("malformed", 0.0)),
         ("fedfleet_deferred", "Reports that were told to come again: too much was on its way.", f.counts.get("busy", 0.0)),
+        ("fedfleet_clipped_reports", "Reports that count less than their devices claimed, since this process started.", f.clipped),
         ("fedfleet_snapshots", "Snapshots of partial sums written.", f.counts.get("snapshots", 0.0)),
     ]
     for name, meaning, value in plain:

@@ -48,7 +48,8 @@ def line_of(figures: Figures) -> str:
     '5 of 5 devices | round 4 | 2 of 3 reports | model 3, accuracy 0.910 | 1 min 15 s | waiting for client 7'
     """
     f, tasks = figures, figures.running + figures.arrived
-    devices = f"{f.devices_online} of {f.declared} devices" if f.declared else f"{f.devices_online} devices"
+    # More than were declared are no share of them.
+    devices = f"{f.devices_online} of {f.declared} devices" if f.devices_online <= f.declared else f"{f.devices_online} devices"
     parts = [devices]
     parts.append(f"round {f.round}")
     if tasks or f.lost:
@@ -149,7 +150,9 @@ class Monitor:
         self.board = HealthBoard(figures_of(self.progress, served.name, run_seconds=0.0, transmitters=max(1, options.transmitters)))
         if options.metrics:
             exposition(self.board.figures)  # else a missing library would be found out by the first who asks
-        self.endpoints = Endpoints(options.metrics, pages_of(self.board, wire)) if options.metrics else None
+        self.endpoints = (
+            Endpoints(options.metrics, pages_of(self.board, wire), status_token(served.key)) if options.metrics else None
+        )
         stderr_level = None if options.quiet else "warning"
         self.log = RunLog(wire / "log.jsonl", served.name, level=options.log_level, stderr_level=stderr_level)
         self.log.hide(served.key.data)
@@ -175,6 +178,8 @@ class Monitor:
             waiting_for=self.draining or waiting_for(server),
             uptime_seconds=time.monotonic() - self._began,
             counts=sum_totals(server.supervisor.totals),
+            max_samples=server.offers.limits.cap,
+            clipped=server.admission.clipped,
             transmitters=len(frontends),
             transmitters_up=sum(f.ready for f in frontends),
             restarts=sum(f.deaths for f in frontends),
@@ -271,4 +276,4 @@ def waiting_for(server: ServerLoop) -> str:
     late = [int(w.assignments.clients[t - w.first]) for t, w in islice(state.running.items(), _SHOWN + 1)]
     names = ", ".join(map(str, sorted(late[:_SHOWN]))) + (" and others" if len(late) > _SHOWN else "")
     count = f"{book.running} report{'s' if book.running > 1 else ''}"
-    return f"{count}: of client{'s' if len(late) > 1 else ''} {names}" if late else PAUSE
+    return f"{count} of client{'s' if len(late) > 1 else ''} {names}" if late else PAUSE

@@ -17,6 +17,7 @@ from fedfleet.network.security.tls import ClientFiles, client_credentials, refus
 
 CONTRACT = ("run", "round", "version", "devices_online", "running", "waiting_for", "uptime_seconds")
 MOST_REPLY = 1 << 16
+_WANTS_TOKEN = "it gives its status only to callers with its token: give the file wire/status.token of its run, --token-file FILE"
 
 
 def ask_status(address: str, *, token: str = "", tls: ClientFiles | None = None, seconds: float = 5.0) -> dict[str, Any]:
@@ -42,6 +43,9 @@ def parse_status(address: str, reply: bytes) -> dict[str, Any]:
         status = json.loads(parse_message(reply, StatusReply).json)
     except (Refused, ValueError, RecursionError):
         status = None
+    if isinstance(status, dict) and isinstance(status.get("serving"), bool):
+        does = "takes devices" if status["serving"] else "is stopping, or its run is over"
+        raise RunFailed(f"{address} {does}; {_WANTS_TOKEN}")
     if not isinstance(status, dict) or any(name not in status for name in CONTRACT):
         raise RunFailed(
             f"{address} answers, but not as a FedFleet server of this version; check the address and the version of the server"
@@ -81,10 +85,7 @@ def _to_error(address: str, error: grpc.RpcError, *, secure: bool) -> RunFailed:
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return RunFailed(f"{address} did not answer in time; it may be overloaded, or it is not a FedFleet server")
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
-            return RunFailed(
-                f"{address} gives its status only to callers with a token; "
-                "give the file wire/status.token of its run: --token-file FILE"
-            )
+            return RunFailed(f"{address} does not accept this token; {_WANTS_TOKEN}")
         case grpc.StatusCode.UNIMPLEMENTED:
             return RunFailed(
                 f"{address} answers, but not as a FedFleet server of this version; check the address and the version of the server"

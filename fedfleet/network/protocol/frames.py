@@ -2,6 +2,8 @@
 
 A frame is four bytes (the length of the head, little-endian), the head (a protobuf message) and the payload (raw bytes): tensors
 are never copied into a message. Whatever is wrong with bytes from elsewhere is `Refused`.
+
+Each message ends with its own checksum, as a field that other readers of protobuf pass over. A payload has its own in its head.
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ if TYPE_CHECKING:  # a device that waits for work has no use for tensors, and nu
     from fedfleet.core.trees import Tree
 
 # Raised whenever one side would misunderstand the other; see proto/fleet.proto.
-PROTOCOL = 3
+PROTOCOL = 4
 CHUNK = 1 << 20  # bytes of a streamed chunk at most
 INLINE_BYTES = 1 << 20  # a payload of at most so many bytes travels in one message, a larger one in chunks
 MAX_HEAD_BYTES = 1 << 16
 MOST_STATS = 16  # statistics of a report
 FIRST_EVAL_TASK = 1 << 40  # tasks of evaluating have numbers from here on, which no task of training reaches
 _LENGTH = struct.Struct("<I")
+# The last field of a message: number 2047, eight bytes, of which four are constant and four the CRC-32C of all before the field.
+_CHECK_MARK = b"\xfa\x7f\x08FFck"
+_CHECK_BYTES = len(_CHECK_MARK) + 4
 # A name, an IPv4 address, or an IPv6 address in brackets; then the port.
 _ADDRESS = re.compile(r"(?P<host>[^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
 CHANNEL_OPTIONS = (
@@ -64,27 +69,54 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
     return google_crc32c.value(view)  # pyright: ignore[reportArgumentType]
 
 
+def encode_message(message: Message) -> bytes:
+    """A message as it travels: with its checksum as its last field."""
+    data = message.SerializeToString()
+    return with_checksum(data)
+
+
+def with_checksum(data: bytes) -> bytes:
+    """The bytes of a message, and their checksum as its last field."""
+    return b"".join((data, _CHECK_MARK, google_crc32c.value(data).to_bytes(4, "little")))
+
+
+def has_checksum(data: bytes | memoryview) -> bool:
+    """Does a message end with a checksum?"""
+    return data[-_CHECK_BYTES:-4] == _CHECK_MARK
+
+
 def encode_frame(head: Message, payload: bytes | memoryview = b"") -> bytes:
     """A head and its payload as one piece of bytes."""
-    head_data = head.SerializeToString()
+    head_data = encode_message(head)
     return b"".join((_LENGTH.pack(len(head_data)), head_data, payload))
 
 
 def decode_frame(data: bytes | memoryview, kind: type[Head]) -> tuple[Head, memoryview]:
     """The inverse of `encode_frame`; the payload is a view of the same bytes."""
+    head, payload = split_frame(data)
+    return parse_message(head, kind), payload
+
+
+def split_frame(data: bytes | memoryview) -> tuple[memoryview, memoryview]:
+    """The bytes of the head of a frame, and its payload."""
     view = memoryview(data)
     if len(view) < _LENGTH.size:
         raise Refused("it is shorter than any frame")
     (length,) = _LENGTH.unpack(view[: _LENGTH.size])
     if length > MAX_HEAD_BYTES or length > len(view) - _LENGTH.size:
         raise Refused(f"the head of its frame claims {length} bytes, but fewer arrived, or the limit is lower")
-    return parse_message(view[_LENGTH.size : _LENGTH.size + length], kind), view[_LENGTH.size + length :]
+    return view[_LENGTH.size : _LENGTH.size + length], view[_LENGTH.size + length :]
 
 
 def parse_message(data: bytes | memoryview, kind: type[Head]) -> Head:
-    """A message of this kind from its bytes."""
+    """A message of this kind from its bytes. A checksum at its end must be right; a device of another maker may leave it out."""
+    content = bytes(data)
+    if has_checksum(content):
+        stored, content = int.from_bytes(content[-4:], "little"), content[:-_CHECK_BYTES]
+        if google_crc32c.value(content) != stored:
+            raise Refused("it was damaged on its way: its checksum is wrong")
     try:
-        return kind.FromString(bytes(data))
+        return kind.FromString(content)
     except (DecodeError, ValueError, UnicodeDecodeError) as error:
         raise Refused(f"its head is not a valid {kind.__name__} ({error})") from None
 

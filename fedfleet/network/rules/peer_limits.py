@@ -111,6 +111,12 @@ class PeerLimiter:
         record.strikes = take(record.strikes or Bucket(rule.burst, now), rule, now)[0]
         return _lockout(record, self._limits, now) is not None
 
+    def restore_strikes(self, peer: Hashable, left: float, now: float) -> None:
+        """A peer that was struck in an earlier life of this process has so many strikes left."""
+        record = self._peer_record(peer, now)
+        if record is not None:
+            record.strikes = Bucket(left, now)
+
     def open(self, peer: Hashable, now: float, *, streams: int = 0, nbytes: int = 0) -> Refusal | None:
         """Whether a peer may hold so much more open at once; it is counted until `close` is called with the same."""
         record = self._peer_record(peer, now)

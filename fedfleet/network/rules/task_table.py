@@ -124,6 +124,16 @@ class TaskTable:
         has_arrived = phase in (Phase.GRANTED, Phase.RELEASED, Phase.SAFE, Phase.FOLDED, Phase.REJECTED, Phase.REFUSED)
         self._columns.add(tasks, clients, heaviest, until, phase=phase, mark=ARRIVED if has_arrived else 0)
 
+    def strike_again(self, task: int, crc32c: int, nbytes: int, reason: str) -> None:
+        """A task of a server that was killed was struck before: a report with this checksum could not be folded."""
+        place = self._columns.find(task)
+        if place is None or phase_of(place[0].mark[place[1]]) != Phase.OPEN:
+            return
+        page, at = place
+        page.mark[at] = add_strike(page.mark[at]) | KNOWN
+        page.crc[at] = crc32c
+        self._faults[task] = _Fault(reason[:MAX_REASON_LENGTH], nbytes)
+
     def set_next_task(self, next_task: int) -> None:
         """All ids below this one were given to tasks once: who shows one that is not known is late, not a stranger."""
         self._columns.next = max(self._columns.next, next_task)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from fedfleet.core.errors import RunFailed, printable
 from fedfleet.network.protocol.fleet_pb2 import EnrolRequest
+from fedfleet.network.security.declared_samples import DeclaredSamples, lower_median
 from fedfleet.network.security.enrolment_request import (
     Admission,
     Refusal,
@@ -32,6 +33,7 @@ from fedfleet.network.security.enrolment_request import (
     attempt_of,
     declared_values,
     evidence_refusal,
+    protocol_refusal,
     unfit_reason,
 )
 from fedfleet.network.security.enrolment_store import end_enrolment, open_store, revoke_client, transaction
@@ -52,15 +54,16 @@ class Registry:
     def __init__(self, path: Path, key: RunKey, terms: Terms) -> None:
         self._path, self._key, self.terms = path, key, terms
         self._db = open_store(path)
+        self._next_task: int | None = None
         self._changed_places: set[int] = set()  # places whose generation changed since somebody asked
         self._load()
 
     def _load(self) -> None:
-        n = self.terms.clients
+        n, self._next_task = self.terms.clients, None
         self.generations: NDArray[np.uint32] = np.ones(n, np.uint32)
         self.enrolled: NDArray[np.bool_] = np.zeros(n, np.bool_)
-        self._samples, self._tests = np.zeros(n, np.int64), np.zeros(n, np.int64)
-        self._has_own = np.zeros(n, np.bool_)  # brings its own data
+        self._tests = np.zeros(n, np.int64)
+        self.declared = DeclaredSamples(self._db, n)
         self._unused = 0  # below this, everybody was enrolled once
         rows = self._db.execute(
             "SELECT client, generation, samples, test_samples, data, revoked FROM enrolments ORDER BY client, generation"
@@ -77,12 +80,16 @@ class Registry:
         """Close the store."""
         self._db.close()
 
-    def enrol(self, request: EnrolRequest, now: float, peer: str) -> Admission | Refusal:
+    def enrol(self, request: EnrolRequest, now: float, peer: str, next_task: int = 0) -> Admission | Refusal:
         """Admit one device, or say why not."""
-        return self.enrol_all([(request, peer)], now)[0]
+        return self.enrol_all([(request, peer)], now, next_task)[0]
 
-    def enrol_all(self, requests: Sequence[tuple[EnrolRequest, str]], now: float) -> list[Admission | Refusal]:
-        """Admit devices in this order, in one transaction, on the disk before the answer. If that fails, no device is admitted."""
+    def enrol_all(self, requests: Sequence[tuple[EnrolRequest, str]], now: float, next_task: int = 0) -> list[Admission | Refusal]:
+        """Admit devices in this order, in one transaction, on the disk before the answer. If that fails, no device is admitted.
+
+        `next_task`: the first task that is not given yet; what a device declares holds from that task on.
+        """
+        self._next_task = next_task
         refusals = [self._refusal_reason(request, now) for request, _ in requests]
         try:
             with transaction(self._db, self._path):
@@ -103,20 +110,17 @@ class Registry:
             and check_secret(self._key, client, int(self.generations[client]), secret)
         )
 
-    def max_weight(self, clients: NDArray[np.integer] | int, spec: NDArray[np.floating] | float) -> NDArray[np.float64]:
-        """The most that a report of these clients may weigh: what they declared; with the spec's own data, no more than `spec`."""
-        declared_samples = self._samples[clients].astype(np.float64)
-        return np.where(
-            self._has_own[clients], declared_samples, np.where(declared_samples > 0, np.minimum(declared_samples, spec), spec)
-        )
-
     def max_tests(self, clients: NDArray[np.integer], spec: NDArray[np.integer]) -> NDArray[np.int64]:
         """On how many samples these clients may judge a model: what they declared of their own data, or what the spec deals."""
-        return np.where(self._has_own[clients], self._tests[clients], spec).astype(np.int64)
+        return np.where(self.declared.own[clients], self._tests[clients], spec).astype(np.int64)
+
+    def median_tests(self) -> int | None:
+        """The median of the test samples that enrolled devices declare of their own data; None if none has any."""
+        return lower_median(self._tests[self.enrolled & self.declared.own & (self._tests > 0)])
 
     def has_own_data(self, client: int) -> bool:
         """Whether the device of this client trains on data of its own."""
-        return bool(self._has_own[client])
+        return bool(self.declared.own[client])
 
     def revoke(self, client: int, now: float) -> None:
         """Remove a device from the run: its secret is no longer valid."""
@@ -136,13 +140,14 @@ class Registry:
         return [(int(client), int(self.generations[client])) for client in np.flatnonzero(self.generations != 1)]
 
     def _refusal_reason(self, request: EnrolRequest, now: float) -> str | None:
-        """What is wrong with a request, whatever places there are. Strangers do not get as far as the hook for evidence."""
-        why = unfit_reason(request, self.terms)
-        if why is not None or self.terms.evidence is None:
+        """What is wrong with a request, whatever places there are. Strangers learn nothing of the server's limits and hooks."""
+        terms, why = self.terms, protocol_refusal(request, self.terms)
+        unfit = unfit_reason(request, terms)
+        if why is not None or (unfit is None and terms.evidence is None):
             return why
         if not (request.HasField("client") and self.holds(request.client, request.secret)):
             why = self._check_invitation(request, now)[0]
-        return why or evidence_refusal(self.terms.evidence, request)
+        return why or unfit or (None if terms.evidence is None else evidence_refusal(terms.evidence, request))
 
     def _check_invitation(self, request: EnrolRequest, now: float) -> tuple[str | None, Token | None]:
         if request.token:
@@ -243,8 +248,10 @@ class Registry:
         self._set_holder(client, int(self.generations[client]), request.samples, request.test_samples, request.data)
 
     def _set_holder(self, client: int, generation: int, samples: int, tests: int, data: str) -> None:
+        known = self._next_task if self.enrolled[client] or generation > 1 else None
         self.generations[client], self.enrolled[client] = generation, True
-        self._samples[client], self._tests[client], self._has_own[client] = samples, tests, data != ""
+        self._tests[client] = tests
+        self.declared.declare(client, samples, own=data != "", next_task=known)
 
     def _end_holder(self, client: int, generation: int) -> None:
         self.generations[client], self.enrolled[client] = generation + 1, False

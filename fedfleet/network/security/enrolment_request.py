@@ -41,13 +41,18 @@ class Refusal(NamedTuple):
     sentence: str
 
 
-def unfit_reason(request: EnrolRequest, terms: Terms) -> str | None:
-    """What is wrong with a request by itself; None: nothing."""
+def protocol_refusal(request: EnrolRequest, terms: Terms) -> str | None:
+    """Why device and server do not understand each other; None: they do."""
     if request.protocol != terms.protocol:
         return (
             f"the device speaks protocol {request.protocol} and the server {terms.protocol}; "
             "install the same version of FedFleet on both"
         )
+    return None
+
+
+def unfit_reason(request: EnrolRequest, terms: Terms) -> str | None:
+    """What is wrong with a request by itself; None: nothing."""
     if max(request.samples, request.test_samples) > terms.most_samples:
         return f"the device declares more than the {terms.most_samples} samples that this server allows"
     if request.data and not request.samples:

@@ -146,6 +146,26 @@ def _check_pair(certificate: Path, key: Path) -> None:
         ) from None
 
 
+def refuse_swapped(certificate: Path, key: Path) -> None:
+    """Refuse a certificate and a key that were given in each other's place."""
+    private, public = "PRIVATE KEY-----", "BEGIN CERTIFICATE-----"
+    first, second = _head(certificate), _head(key)
+    if private in first and public not in first and public in second and private not in second:
+        raise BadInput(
+            f"--certificate {certificate} is a private key, and --key {key} is a certificate; swap them: --certificate {key} --key "
+            f"{certificate}"
+        )
+
+
+def _head(path: Path) -> str:
+    """The beginning of a file; nothing of one that cannot be read, which is refused with its reason later."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4096).decode("ascii", "replace")
+    except OSError:
+        return ""
+
+
 def _roots(path: Path | None) -> bytes | None:
     if path is None:
         return None

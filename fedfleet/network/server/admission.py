@@ -6,7 +6,7 @@ here as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,8 @@ from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.rules import task_table
 from fedfleet.network.rules.task_table import NO_FRONTEND, TaskTable, VerdictKind
 from fedfleet.network.server.recovery import Rejections
+from fedfleet.network.server.sample_limits import SampleLimits
+from fedfleet.network.server.strikes import Fault, Strikes
 from fedfleet.network.server.turns import Effects, Note, React, ReportMeta, Tell, TellNow, tell_withdrawn
 
 _STATUS = {
@@ -45,15 +47,17 @@ _STATUS = {
 class Admission:
     """The table of tasks, and what is known of the reports that came. Sums are added up on arrival if the run `streams`."""
 
-    def __init__(self, plan: Plan, folder: Path, *, streams: bool, lease: float) -> None:
-        self._plan, self._lease, self.streams = plan, lease, streams
+    def __init__(self, plan: Plan, folder: Path, limits: SampleLimits, *, streams: bool, lease: float) -> None:
+        self._plan, self._limits, self._lease, self.streams = plan, limits, lease, streams
         self.tasks = TaskTable()
         self.rejections = Rejections(folder / "refusals.jsonl")
         self.metas: dict[int, ReportMeta] = {}  # of arrived tasks that are not gathered
         self.costs: dict[int, ReportedCost] = {}  # of arrived tasks that are not accounted for
         self.weights: dict[tuple[int, int, str], int] = {}  # by frontend, bucket and sum, in units
         self._order = 0  # of the next grant in the run
-        self.strikes = 0
+        self.strike_count = 0  # since the start
+        self.strikes = Strikes(folder / "strikes.jsonl")
+        self.clipped = 0  # reports that count less than they claim
 
     # ---- what frontends report ---------------------------------------------------------------------------------------
 
@@ -84,13 +88,21 @@ class Admission:
                 effects.append(tell_withdrawn([task], frontend=index))
                 effects.append(React(ReportUnwanted(now, task, claim.client, size, lateness)))
             case VerdictKind.STRANGER:
-                self.strikes += 1
+                self.strike_count += 1
             case VerdictKind.SAFE:
                 effects.append(tell_withdrawn([task], frontend=index))
-            case VerdictKind.RETRY | VerdictKind.BUSY:
+            case VerdictKind.RETRY:
+                reason = claim.fault or f"its weight is {claim.weight:g}"
+                self.strikes.on_fault(Fault(task, claim.crc32c, claim.nbytes, reason))
+            case VerdictKind.BUSY:
                 pass
         effects.append(Tell(inside.ToTransmitter(grants=[grant]), index))
         return effects
+
+    def on_strikes(self, clients: list[int], now: float) -> None:
+        """Frontends refused uploads of these clients, which no honest device sends."""
+        self.strike_count += len(clients)
+        self.strikes.on_strikes(clients, now)
 
     def on_safe(self, index: int, tasks: list[int]) -> Effects:
         """The reports of these tasks are on the disk of a frontend: the others must not hand the tasks out again."""
@@ -105,6 +117,7 @@ class Admission:
         stale_buckets: list[int] = []
         # What it lost weighs nothing.
         self.weights = {key: units for key, units in self.weights.items() if key[0] != index}
+        arrived_waves = {ending.task: ending.wave for ending in uncommitted_arrivals(state)}
         for part in ready.found:
             entries = [entry_from_bytes(data) for data in part.entries] if part.bucket in open_buckets else []
             arrivals = self._adopt(index, entries, state, now) if part.bucket in open_buckets else None
@@ -123,7 +136,8 @@ class Admission:
                 self._order = max(self._order, entry.order + 1)
                 names, values = entry.names[entry.stats :], entry.values[entry.stats :]
                 cost = ReportedCost(entry.nbytes * self._plan.byte_scale, dict(zip(names, values, strict=True)))
-                meta = ReportMeta(entry.weight, entry.names[: entry.stats], entry.values[: entry.stats])
+                wave = state.running[entry.task] if entry.task in state.running else arrived_waves[entry.task]
+                meta = self._meta(wave, entry.task, entry.weight, entry.names[: entry.stats], entry.values[: entry.stats])
                 self.metas.setdefault(entry.task, meta)
                 self.costs.setdefault(entry.task, cost)
                 self._add_weight((index, part.bucket, entry.sum), entry.weight)
@@ -151,14 +165,15 @@ class Admission:
 
     # ---- what the coordinator decided --------------------------------------------------------------------------------
 
-    def on_send(self, wave: Wave, heaviest: Floats) -> None:
-        """A wave goes out; `heaviest`: the most that each of its reports may weigh."""
-        self.tasks.send(wave.first, wave.assignments.clients, heaviest, wave.time + self._lease)
+    def on_send(self, wave: Wave) -> None:
+        """A wave goes out."""
+        self.tasks.send(wave.first, wave.assignments.clients, self._limits.of(wave).heaviest, wave.time + self._lease)
 
     def on_forget(self, tasks: list[int]) -> None:
         """These tasks were given up."""
         self.tasks.withdraw(tasks)
         self.rejections.forget(tasks)
+        self.strikes.forget(tasks)
         for task in tasks:
             self.metas.pop(task, None)
 
@@ -177,6 +192,7 @@ class Admission:
         for task in command.tasks:
             self.metas.pop(task, None)
         self.rejections.forget(command.tasks)
+        self.strikes.forget(command.tasks)
 
     def account(self, command: Account, now: float) -> TasksSpent:
         """What devices reported that these tasks cost them."""
@@ -187,6 +203,11 @@ class Admission:
     def restore_running(self, tasks: Ints, clients: Ints, heaviest: Floats, now: float) -> None:
         """These tasks ran when the server was killed; their leases begin anew."""
         self.tasks.reopen(task_table.Phase.OPEN, tasks, clients, heaviest, now + self._lease)
+
+    def restore_strikes(self, state: RunState, now: float) -> None:
+        """What devices had sent wrongly holds on: a task has the tries that were left, a client its strikes."""
+        for fault in self.strikes.restore(lambda task: task in state.running, now):
+            self.tasks.strike_again(fault.task, fault.crc32c, fault.nbytes, fault.reason)
 
     def restore_arrived(self, endings: Iterable[Ending], next_task: int, now: float) -> None:
         """The reports of these tasks had arrived: they were rejected, or must be found on a frontend's disk."""
@@ -199,8 +220,8 @@ class Admission:
             if group:
                 tasks = np.array([e.task for e in group], np.int64)
                 clients = np.array([e.wave.assignments.clients[e.task - e.wave.first] for e in group], np.int64)
-                total_weight = self._plan.algorithm.fold.total_weight
-                self.tasks.reopen(phase, tasks, clients, total_weight, now + self._lease)
+                heaviest = np.array([self._limits.of(e.wave).heaviest[e.task - e.wave.first] for e in group])
+                self.tasks.reopen(phase, tasks, clients, heaviest, now + self._lease)
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
@@ -215,8 +236,10 @@ class Admission:
         else:
             wave, bucket = state.running[task], current_bucket(state)
             seconds = now - wave.time
-        meta = ReportMeta(claim.weight, tuple(claim.names[: claim.stats]), tuple(claim.values[: claim.stats]))
-        entry, refusal = Entry(claim.weight), None
+        counted = float(self._limits.of(wave).counted[task - wave.first])
+        self.clipped += claim.weight > counted
+        meta = self._meta(wave, task, min(claim.weight, counted), claim.names[: claim.stats], claim.values[: claim.stats])
+        entry, refusal = Entry(meta.weight), None
         if self.streams:
             context = self._context(task, wave, bucket, seconds, state, gathering)
             entry, refusal = self._fold_entry(meta, context, bucket)
@@ -237,6 +260,12 @@ class Admission:
         if not arrived:
             effects.append(_arrival(task, wave, size, now))
         return effects
+
+    def _meta(self, wave: Wave, task: int, weight: float, names: Sequence[str], values: Sequence[float]) -> ReportMeta:
+        """What is known of a report: it trained on no more samples than its client holds."""
+        most = float(self._limits.of(wave).samples[task - wave.first])
+        bounded = (min(value, most) if name == "samples" else value for name, value in zip(names, values, strict=True))
+        return ReportMeta(weight, tuple(names), tuple(bounded))
 
     def _fold_entry(self, meta: ReportMeta, context: Context, bucket: int) -> tuple[Entry, str | None]:
         """How a report enters the sums, or why it may not."""

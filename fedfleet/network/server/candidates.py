@@ -184,7 +184,7 @@ class Membership:
         """Answer devices that want to enrol through frontend `index`; `next_task`: the first task that is not given yet."""
         served, answers = self._served, list[inside.Enrolled]()
         parsed = [(pb.EnrolRequest.FromString(r.request), r.peer) for r in requests]
-        for request, outcome in zip(requests, served.registry.enrol_all(parsed, time.time()), strict=True):
+        for request, outcome in zip(requests, served.registry.enrol_all(parsed, time.time(), next_task), strict=True):
             answer = inside.Enrolled(number=request.number)
             if isinstance(outcome, Admission):
                 secret = secret_of(served.key, outcome.client, outcome.generation)

@@ -13,7 +13,7 @@ import numpy as np
 from fedfleet.core import aggregation
 from fedfleet.core.codec import Codec
 from fedfleet.core.commands import Gather
-from fedfleet.core.errors import Refused, RunFailed
+from fedfleet.core.errors import Refused, RunFailed, printable
 from fedfleet.core.events import ReportsGathered
 from fedfleet.core.parts import FoldResult, Plan
 from fedfleet.core.records import Rejection, Report
@@ -25,6 +25,7 @@ from fedfleet.network.frontend.spool import read_spool
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.process_link import Blob
 from fedfleet.network.rules.task_table import Phase
+from fedfleet.network.security.sum_cipher import SumCipher, cipher_of
 from fedfleet.network.server.admission import Admission
 from fedfleet.network.server.offers import Offers
 from fedfleet.network.server.served_plan import ServedRun, client_codecs
@@ -129,7 +130,8 @@ def make_commit(
     `keep` is the folder of the run and the number of this gathering; `codecs` says in which code a client's reports came.
     """
     command = job.command
-    folded = _fold_spools(plan, job, codecs) if job.spools else _fold_sums(plan, job)
+    cipher = cipher_of(noising.key)
+    folded = _fold_spools(plan, job, codecs, cipher) if job.spools else _fold_sums(plan, job, cipher)
     fact = finish_gather(plan, ClientMemory(), command.contexts, folded, 0.0, (command.version, noising.key))
     if keep is not None:
         keep_aggregate(*keep, fact)
@@ -141,11 +143,13 @@ def make_commit(
     return replace(fact, made=commit)
 
 
-def _fold_sums(plan: Plan, job: CommitJob) -> FoldResult:
+def _fold_sums(plan: Plan, job: CommitJob, cipher: SumCipher | None) -> FoldResult:
     fold, command = plan.algorithm.fold, job.command
     acc = aggregation.zero(fold, command.server)
     for path in job.sums:
-        acc = aggregation.merge(fold, acc, aggregation.load(fold, command.server, load_tree(Path(path))[0]))
+        tree, meta = load_tree(Path(path))
+        sums = tree if cipher is None else cipher.decrypt_tree(tree, meta)
+        acc = aggregation.merge(fold, acc, aggregation.load(fold, command.server, sums))
     tasks = [task for task in command.tasks if task not in job.refusals]
     if len(tasks) != job.count or acc.count != job.count:
         raise RunFailed(
@@ -156,9 +160,9 @@ def _fold_sums(plan: Plan, job: CommitJob) -> FoldResult:
     return FoldResult(acc, np.array(tasks, np.int64), stats, _rejections(job))
 
 
-def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec]) -> FoldResult:
+def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec], cipher: SumCipher | None) -> FoldResult:
     command, algorithm = job.command, plan.algorithm
-    spooled = {entry.task: (entry, data) for folder in job.spools for entry, data in read_spool(Path(folder), job.bucket)}
+    spooled = {entry.task: (entry, data) for folder in job.spools for entry, data in read_spool(Path(folder), job.bucket, cipher)}
     refusals = dict(job.refusals)
     reports: list[Report] = []
     contexts = [c for c in command.contexts if c.task not in job.refusals]
@@ -166,17 +170,18 @@ def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec]) -> Fol
         if context.task not in spooled:
             raise RunFailed(f"the report of task {context.task} is not in the spool: nothing was committed")
         entry, data = spooled[context.task]
-        stats = dict(zip(entry.names[: entry.stats], entry.values[: entry.stats], strict=True))
         try:
             update = _decode_update(data, codecs.get(context.client), algorithm.fold.like(command.server))
         except Refused as error:
-            refusals[context.task] = f"client {context.client}: {error}"
+            refusals[context.task] = f"client {context.client}: {printable(str(error))}"
             continue
-        reports.append(Report(context.task, context.client, update, entry.weight, stats))
+        reports.append(Report(context.task, context.client, update, entry.weight, job.metas[context.task].stats()))
     usable = [c for c in contexts if c.task not in refusals]
     folded = fold_in_order(algorithm.fold, command.server, reports, usable, algorithm.accept)
+    # What a fold says of a report may quote it.
+    quoted = (replace(r, reason=printable(r.reason)) for r in folded.rejected)
     rejections = _rejections(replace(job, refusals=refusals))
-    return replace(folded, rejected=tuple(sorted((*folded.rejected, *rejections), key=lambda r: r.task)))
+    return replace(folded, rejected=tuple(sorted((*quoted, *rejections), key=lambda r: r.task)))
 
 
 def _decode_update(data: bytes, codec: Codec | None, like: Tree) -> Tree:

@@ -175,10 +175,11 @@ class Evaluations:
     def _ask(
         self, kind: RequestKind, clients: Ints, seconds: float, model: ServerState, version: int, round: int, now: float
     ) -> Effects:
-        max_samples = None
+        max_samples = counted = None
         if kind is not RequestKind.PROBE:
             max_samples = self._served.registry.max_tests(clients, self._test_sample_counts(clients))
-        request = EvalRequest(kind, clients, now + seconds, model, version, self._next_task, max_samples)
+            counted = self._offers.limits.counted_tests(clients, max_samples)
+        request = EvalRequest(kind, clients, now + seconds, model, version, self._next_task, max_samples, counted)
         self._requests[kind] = request
         self._next_task += len(clients)
         message = self._waves[kind] = inside.Wave(

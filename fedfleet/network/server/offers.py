@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Set
 from pathlib import Path
 
@@ -10,17 +9,17 @@ import numpy as np
 
 from fedfleet.core.cost import settings_at
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.parts import Offer, Pass, Plan
-from fedfleet.core.passes import NO_SETTINGS, LocalPass
-from fedfleet.core.records import Floats, Ints, ServerState, Wave
+from fedfleet.core.parts import Offer
+from fedfleet.core.passes import NO_SETTINGS
+from fedfleet.core.records import Ints, ServerState, Wave
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.engine.state import RunState
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import offer_to_bytes
 from fedfleet.network.protocol.process_link import Blob, drop_blob, write_blob
-from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.recovery import ClientState
+from fedfleet.network.server.sample_limits import SampleLimits
 from fedfleet.network.server.served_plan import ServedRun
 from fedfleet.network.server.turns import Effects, Tell
 
@@ -38,6 +37,7 @@ class Offers:
         self.version_of: dict[str, int] = {}  # by blob: the version of the newest wave that uses it
         self.announced_blobs: dict[str, Blob] = {}
         self.frozen_blob: Blob | None = None
+        self.limits = SampleLimits(served.plan, served.world, served.registry, options.max_samples)
 
     def write_frozen(self) -> None:
         """Put weights that are not trained where devices can fetch them."""
@@ -59,12 +59,7 @@ class Offers:
             self.blobs[key] = offer, write_blob(self.shared, offer_to_bytes(offer))
         return self.blobs[key][1]
 
-    def heaviest(self, wave: Wave) -> Floats:
-        """The most that each report of a wave may weigh."""
-        assignments, sizes = wave.assignments, self.served.world.data.sizes(wave.round)[wave.assignments.clients]
-        return heaviest_reports(self.served.plan, self.served.registry, assignments.clients, assignments.share, sizes)
-
-    def wave_message(self, wave: Wave, heaviest: Floats) -> inside.ToTransmitter:
+    def wave_message(self, wave: Wave) -> inside.ToTransmitter:
         """A wave as frontends are told of it, with the blobs that are new to them."""
         algorithm, assignments = self.served.plan.algorithm, wave.assignments
         indices: dict[str, int] = {}
@@ -87,7 +82,7 @@ class Offers:
             first=wave.first, round=wave.round, version=wave.version, clients=assignments.clients.astype(np.uint32).tobytes(),
             steps=assignments.steps.astype(np.uint32).tobytes() if assignments.steps.any() else b"",
             share=assignments.share.tobytes() if (assignments.share != 1.0).any() else b"",
-            memory_task=memory.tobytes() if (memory >= 0).any() else b"", heaviest=heaviest.tobytes(),
+            memory_task=memory.tobytes() if (memory >= 0).any() else b"", heaviest=self.limits.of(wave).heaviest.tobytes(),
             settings=list(assignments.settings), columns=[c.tobytes() for c in assignments.settings.values()],
             blobs=blobs, blob=blob_index.tobytes() if len(blobs) > 1 else b"",
             lease_seconds=self.options.lease, seed=self.served.plan.seed, time=wave.time,
@@ -101,7 +96,7 @@ class Offers:
             running.setdefault(wave.first, (wave, []))[1].append(task)
         for first in sorted(running):
             wave, tasks = running[first]
-            out.waves.extend(self.wave_message(wave, self.heaviest(wave)).waves)
+            out.waves.extend(self.wave_message(wave).waves)
             out.withdrawn.extend(sorted(set(range(first, first + len(wave))) - set(tasks)))
         out.blobs.extend(_blob_message(blob) for blob in self.announced_blobs.values())
         if self.frozen_blob is not None:
@@ -135,22 +130,3 @@ class Offers:
 
 def _blob_message(blob: Blob) -> inside.NewBlob:
     return inside.NewBlob(name=blob.name, path=blob.path, nbytes=blob.nbytes, crc32c=blob.crc32c)
-
-
-def heaviest_reports(plan: Plan, registry: Registry, clients: Ints, share: Floats, sizes: Ints) -> Floats:
-    """The most that an honest report of each of these tasks can weigh.
-
-    Without this limit one device could claim so much weight that the fold's total overflows and the run fails.
-    """
-    samples = registry.max_weight(clients, sizes.astype(np.float64))
-    limit = plan.algorithm.fold.total_weight
-    return np.array([
-        min(_max_weight(plan.algorithm.local(client, NO_SETTINGS), math.ceil(part * sample_count)), limit)
-        for client, part, sample_count in zip(clients.tolist(), share.tolist(), samples.tolist(), strict=True)
-    ])  # fmt: skip
-
-
-def _max_weight(local: Pass, samples: int) -> float:
-    if not isinstance(local, LocalPass):
-        return math.inf  # an opaque pass may weigh its reports as it likes
-    return float(samples) if local.weigh == "samples" else 1.0

@@ -1,4 +1,4 @@
-"""How a server serves: everything that decides nothing about the model."""
+"""How a server serves: everything that the spec of a run does not say."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ class ServeOptions:
     there `lease` seconds after it was sent is lost. `transmitters` processes hold the devices' calls (0: the server's own does),
     of which `hold` may wait on the line at once, for `hold_seconds` each. `commit_seconds` is how long reports gather before they
     are made safe together. Without `durable` nothing is, and without `streaming` reports are folded at the commit and not when
-    they come; `encode_once` is for measuring what it is worth. `keep_reports` spools what devices
-    sent even where the sum is enough. `metrics` is where figures and health are told over HTTP (empty: nowhere), `drain_seconds`
-    what a server takes at most to stop in order; a `quiet` one shows nothing on the terminal.
+    they come; `encode_once` is for measuring what it is worth. `keep_reports` spools what devices sent even where the sum is
+    enough. A report of a device with data of its own counts at most `max_samples` (None: ten times the median of what devices
+    declare). With `trust_reports` a selector gets no bounds on what it believes of reports. `metrics` is where figures and health
+    are told over HTTP (empty: nowhere), `drain_seconds` what a server takes at most to stop in order; a `quiet` one shows nothing
+    on the terminal.
     """
 
     address: str = "127.0.0.1:50051"
@@ -36,6 +38,8 @@ class ServeOptions:
     streaming: bool = True
     encode_once: bool = True
     keep_reports: bool = False
+    max_samples: int | None = None
+    trust_reports: bool = False
     in_flight_bytes: int = 256 * MIB
     farewell_seconds: float = 5.0
     checkpoint_every: int = 1
@@ -53,7 +57,8 @@ class FrontendConfig:
 
     `sheet` says what reports must look like (see `partial_sums`), `codecs` in which codes they may come, `codec_of` which client
     uses which (none: plain tensors). `spool` and `stream` say where granted reports go. Statistics are taken if they have one of
-    the names in `stats` (None: whatever an opaque pass calls them).
+    the names in `stats` (None: whatever an opaque pass calls them). `strikes` are clients that were struck lately, each with
+    how many strikes it has left. With `noise_key` (hexadecimal) what lies on disk before its commit is encrypted.
     """
 
     index: int
@@ -76,6 +81,8 @@ class FrontendConfig:
     codec_of: list[list[int]]
     tls: dict[str, str]
     stats: list[str] | None
+    strikes: list[list[float]] = field(default_factory=list[list[float]])
+    noise_key: str = field(default="", repr=False)
 
 
 def config_to_bytes(config: FrontendConfig) -> bytes:

@@ -20,6 +20,7 @@ import numpy as np
 from fedfleet.core.commands import Gather
 from fedfleet.core.errors import FedFleetError, RunFailed
 from fedfleet.core.events import Event, ReportsGathered
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Ints
 from fedfleet.core.sources import World
@@ -146,8 +147,8 @@ def recover(plan: Plan, world: World, folder: Path) -> tuple[Journal, RecoveredR
         journal.truncate(check.rows)  # nothing goes: it takes digest and chain up where they stand
     rows = list(journals.rows_of(path))
     for start in starts:
-        events = list(decode(iter(rows[start.position :])))
         try:
+            events = list(decode(rows[start.position :], start.position + 1))
             return journal, _replay_from(plan, world, folder, start, events, tuple(damages))
         except (FedFleetError, ValueError, KeyError) as error:
             damages.append(f"the journal after row {start.position} cannot be followed ({error})")
@@ -160,6 +161,7 @@ def recover(plan: Plan, world: World, folder: Path) -> tuple[Journal, RecoveredR
 def restore(server: ServerLoop, recovery: RecoveredRun) -> None:
     """What a killed server knew: which tasks ran, which reports arrived and must be on a disk, which were rejected."""
     state, now = recovery.state, recovery.state.book.now
+    server.offers.limits.forget_tasks(state.next_task)
     server.offers.client_state.restore(recovery.memory_task)
     server.checkpoint_writer.resume_from(state.book.version)
     for damage in recovery.damages:
@@ -167,8 +169,9 @@ def restore(server: ServerLoop, recovery: RecoveredRun) -> None:
     for wave in {wave.first: wave for wave in state.running.values()}.values():
         tasks = np.array(sorted(t for t, w in state.running.items() if w.first == wave.first), np.int64)
         clients = wave.assignments.clients[tasks - wave.first]
-        server.admission.restore_running(tasks, clients, server.offers.heaviest(wave)[tasks - wave.first], now)
+        server.admission.restore_running(tasks, clients, server.offers.limits.of(wave).heaviest[tasks - wave.first], now)
         server.candidates.on_sent(clients)
+    server.admission.restore_strikes(state, now)
     server.admission.restore_arrived(uncommitted_arrivals(state), state.next_task, now)
 
 
@@ -213,7 +216,7 @@ def read_lines(path: Path) -> list[Any]:
     lines: list[Any] = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         try:
-            lines.append(json.loads(line))
+            lines.append(parse_json(line))
         except ValueError:
             continue
     return lines

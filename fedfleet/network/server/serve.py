@@ -20,13 +20,16 @@ from fedfleet.network.operations.drain import STATUS_TEXTS, DrainPhase, advance,
 from fedfleet.network.operations.metrics import INFLIGHT_BYTES
 from fedfleet.network.operations.monitor import Monitor
 from fedfleet.network.operations.process_memory import infrequent_gc
+from fedfleet.network.operations.status_token import publish_token, withdraw_token
 from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
+from fedfleet.network.security.sum_cipher import cipher_of
 from fedfleet.network.server.options import FrontendConfig, ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun, restore
 from fedfleet.network.server.served_plan import ServedRun, check_servable, client_codecs, max_report_bytes, stat_names
 from fedfleet.network.server.server_loop import ServerLoop
 from fedfleet.network.server.supervisor import Supervisor, frontend_configs, frontend_count, reserve_port
 from fedfleet.store import journal as journals
+from fedfleet.store.file_modes import private_files
 from fedfleet.store.journal_rows import decode
 
 _COUNTERS_SECONDS = 1.0  # frontends report twice a second what is under way
@@ -58,7 +61,8 @@ def serve(
 ) -> RunState:
     """Serve a plan to its end; `recovery` is where a killed server left it. `on_listening` is called when devices may call."""
     check_servable(served.plan, options.devices)
-    with infrequent_gc():
+    cipher_of(served.noising.key)  # what it needs is missing now, and not in a frontend
+    with infrequent_gc(), private_files():
         return asyncio.run(_serve(served, options, recovery, dict(tls or {}), on_listening))
 
 
@@ -89,6 +93,7 @@ async def _serve(
             in_process=count == 0,
         )  # fmt: skip
         monitor_task: asyncio.Task[None] | None = None
+        token_path = publish_token(address, served.key)
         try:
             with _handle_signals(server, monitor):
                 resume = recovery is not None and recovery.started
@@ -103,6 +108,7 @@ async def _serve(
                 await running
         finally:
             monitor.board.listening = False
+            withdraw_token(token_path)
             if monitor_task is not None:
                 monitor_task.cancel()
             await supervisor.close()
@@ -145,7 +151,7 @@ def frontend_config(
         spool=not streams or options.keep_reports, durable=options.durable, encode_once=options.encode_once,
         hold=options.hold, hold_seconds=options.hold_seconds, commit_seconds=options.commit_seconds,
         in_flight_bytes=options.in_flight_bytes, largest=max_report_bytes(plan), codecs=[codec_recipe(c) for c in kinds],
-        codec_of=codec_of, tls=tls, stats=stat_names(plan),
+        codec_of=codec_of, tls=tls, stats=stat_names(plan), noise_key=(served.noising.key or b"").hex(),
     )  # fmt: skip
 
 

@@ -63,8 +63,8 @@ class ServerLoop:
         self.run = JournaledRun(plan, served.journal, state, [served.on_events] if served.on_events else [])
         self.turns = Turns(self._turn, state.book.now)
         self.candidates = Candidates(plan, served.world, options)
-        self.admission = Admission(plan, served.folder / "wire", streams=streams, lease=options.lease)
         self.offers = Offers(served, options, shared)
+        self.admission = Admission(plan, served.folder / "wire", self.offers.limits, streams=streams, lease=options.lease)
         self.commits = Commits(served, streams=streams, durable=options.durable, gatherings=gatherings)
         self.evaluations = Evaluations(served, options, self.candidates, self.offers)
         self.membership = Membership(served, self.offers.client_state)
@@ -88,6 +88,7 @@ class ServerLoop:
     def attach(self, supervisor: Supervisor) -> asyncio.Future[None]:
         """These are the frontends; the result is there when the run is over."""
         self.supervisor, self.turns.done = supervisor, asyncio.get_running_loop().create_future()
+        supervisor.strikes = lambda: self.admission.strikes.client_levels(self.now())
         return self.turns.done
 
     def start(self, *, resume: bool) -> None:
@@ -217,7 +218,7 @@ class ServerLoop:
         for part in message.closed:
             folders, bucket = self.supervisor.folders(), self.state.book.round
             self._carry_out(self.commits.on_closed(index, part, self.admission, bucket, folders))
-        self.admission.strikes += len(message.strikes)
+        self.admission.on_strikes([strike.client for strike in message.strikes], now)
         what = "an upload was damaged or wrongly addressed"
         for strike in message.strikes:
             self.run.log("warning", what, device=strike.client, reason=strike.reason)
@@ -296,10 +297,12 @@ class ServerLoop:
 
     def send(self, command: Send) -> None:
         """Devices pull their work."""
-        wave, heaviest = command.wave, self.offers.heaviest(command.wave)
-        self.admission.on_send(wave, heaviest)
+        wave = command.wave
+        for sentence in self.offers.limits.fix(wave):
+            self.run.note(sentence)
+        self.admission.on_send(wave)
         self.candidates.on_sent(wave.assignments.clients)
-        self.supervisor.tell(self.offers.wave_message(wave, heaviest))
+        self.supervisor.tell(self.offers.wave_message(wave))
 
     def wake(self, command: WakeAt) -> None:
         """`_look_at_clock` compares it with the clock."""

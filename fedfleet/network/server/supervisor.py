@@ -61,6 +61,7 @@ class Supervisor:
         self._draining = False
         self.listening = asyncio.Event()  # did every frontend listen once?
         self.totals = Totals()  # the counters of all frontends that ever were
+        self.strikes: Callable[[], list[list[float]]] = list  # clients that were struck lately, and what each has left
 
     async def start(self, index: int) -> None:
         """Start one, or start it again."""
@@ -78,7 +79,7 @@ class Supervisor:
         )
         frontend.link = await connect_link(own_end, link)
         frontend.outbox = inside.ToTransmitter()
-        link.send(inside.ToTransmitter(start=config_to_bytes(frontend.config)))
+        link.send(inside.ToTransmitter(start=config_to_bytes(replace(frontend.config, strikes=self.strikes()))))
 
     def _on_lost(self, index: int) -> None:
         frontend = self.frontends[index]

@@ -34,7 +34,9 @@ def read_arff(path: Path, text: frozenset[str] = frozenset()) -> Table:
     layout = Layout(path, tuple(types), partial(_data_lines, path, content, header), options, 0, "the header declares")
     texts = text | {name for name, kind in types.items() if kind not in _NUMERIC}
     columns = read_columns(layout, frozenset(texts))
-    return Table(str(path), tuple(_typed(layout, column, types[column.name], text) for column in columns), partial(line_of, layout))
+    return Table(
+        str(path), tuple(_with_types(layout, column, types[column.name], text) for column in columns), partial(line_of, layout)
+    )
 
 
 def _declarations(path: Path, lines: Iterator[str]) -> tuple[Types, int]:
@@ -58,7 +60,7 @@ def _declarations(path: Path, lines: Iterator[str]) -> tuple[Types, int]:
                 f"'@attribute "
                 "NAME TYPE' for each column and '@data' above the samples"
             )
-        name = _unquoted(match[1])
+        name = _unquote(match[1])
         if name in types:
             raise BadInput(
                 f"data: {path}: line {number} declares {printable(name, _SHOWN)!r} again; give each column a name of its own"
@@ -89,15 +91,15 @@ def _values(words: str) -> tuple[str, ...]:
         match = _VALUE.match(words, at)
         if match is None:
             return ()
-        values.append(_unquoted(match[1]))
+        values.append(_unquote(match[1]))
         at = match.end()
     return tuple(dict.fromkeys(values))
 
 
-def _unquoted(word: str) -> str:
+def _unquote(word: str) -> str:
     """A name without its quotes.
 
-    >>> _unquoted("'sit ~ down'"), _unquoted("walk")
+    >>> _unquote("'sit ~ down'"), _unquote("walk")
     ('sit ~ down', 'walk')
     """
     word = word.strip()
@@ -115,7 +117,7 @@ def _data_lines(path: Path, content: bytes, header: int) -> Iterator[str]:
         yield line if number > header and start != "%" else "\n"
 
 
-def _typed(layout: Layout, column: Column, kind: tuple[str, ...] | str, text: frozenset[str]) -> Column:
+def _with_types(layout: Layout, column: Column, kind: tuple[str, ...] | str, text: frozenset[str]) -> Column:
     """A column as it is declared; a value that the declaration does not list is refused."""
     place = partial(line_of, layout)
     if isinstance(kind, str) or column.name in text:

@@ -47,6 +47,8 @@ def read_npz(path: Path, choice: Choice) -> RawSamples:
             f"data: {path} cannot be read as .npz: {error_line(error)}; write it with np.savez(.., x=inputs, y=labels), without "
             f"objects"
         ) from None
+    if choice.drop:
+        raise BadInput(f"data: {path} holds arrays, so drop=.. has no meaning here; leave it out")
     if len(choice.input or ()) > 1 or len(choice.label or ()) > 1:
         raise BadInput(f"data: {path} holds arrays; name one array with input=.. and one with label=..")
     x_name, y_name = (choice.input or ("x",))[0], (choice.label or ("y",))[0]

@@ -117,6 +117,6 @@ def _texts(where: str, files: Sequence[Path], choice: Choice) -> CharacterWindow
 
 def _refuse_columns(choice: Choice, path: Path) -> None:
     """Refuse names of columns where there are none."""
-    for what in ("input", "label", "owner", "time"):
-        if getattr(choice, what) is not None:
+    for what in ("input", "label", "owner", "time", "drop"):
+        if getattr(choice, what):
             raise BadInput(f"data: {path} has no columns with names, so {what}=.. has no meaning here; leave it out")

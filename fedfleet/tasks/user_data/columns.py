@@ -15,6 +15,11 @@ from fedfleet.core.trees import Array
 
 LABELS = ("label", "labels", "y", "class", "target", "activity", "fine_label")
 INPUTS = ("x", "image", "img", "features", "input", "inputs", "pixel_values", "data", "signal")
+OWNERS = frozenset(
+    ("owner", "user", "userid", "client", "clientid", "person", "personid", "subject", "subjectid", "participant", "patient",
+     "patientid", "volunteer", "worker", "customer", "household", "speaker", "writer", "rider", "driver", "device", "deviceid")
+)  # fmt: skip
+_NUMBER_WORDS = ("id", "no", "nr", "number", "name", "code", "key", "index")
 MISSING = frozenset(("", "?", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None"))
 YES, NO = frozenset(("yes", "true")), frozenset(("no", "false"))
 # What other programs call a number and people do not, such as 1_000 or infinity, is none.
@@ -77,7 +82,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a person asked for: names of columns, or None to go by their names; the kind of task; the places of a window of text."""
+    """What a person asked for: names of columns, or None to go by their names; the kind of task; the places of a window of text;
+    columns that are left out."""
 
     input: tuple[str, ...] | None = None
     label: tuple[str, ...] | None = None
@@ -85,6 +91,7 @@ class Choice:
     time: str | None = None
     kind: str = "auto"
     context: int = 32
+    drop: tuple[str, ...] = ()
 
     def text_columns(self) -> frozenset[str]:
         """Columns that are text even where they hold digits alone."""
@@ -144,17 +151,40 @@ def label_columns(names: Sequence[str], wanted: tuple[str, ...] | None, *, last:
     raise BadInput(f"data: none of the columns {listed(names)} is called label; name the column of labels with label=..")
 
 
+class UnknownColumn(BadInput):
+    """A column that a table does not have; `hint` names the nearest one, where one is near."""
+
+    def __init__(self, what: str, column: str, names: Sequence[str], hint: str) -> None:
+        super().__init__(f"data: {what}={column!r} is not one of the columns {listed(names)}{hint}")
+        self.what, self.column, self.hint = what, column, hint
+
+
 def check_column(names: Sequence[str], column: str, what: str) -> None:
     """Refuse a column that is not there."""
     if column not in names:
-        hint = suggest_name(column, names) if len(names) <= _SHOWN else suggest_name(column, names).partition("; known")[0]
-        raise BadInput(f"data: {what}={column!r} is not one of the columns {listed(names)}{hint}")
+        hint = suggest_name(column, names).partition("; known")[0]
+        owners = [name for name in names if names_owner(name)] if what == "owner" and not hint else []
+        hint = f"; did you mean {owners[0]!r}?" if owners else hint
+        raise UnknownColumn(what, column, names, hint)
+
+
+def names_owner(name: str) -> bool:
+    """Is a column with this name likely to say who made each sample?
+
+    >>> [names_owner(name) for name in ("person", "User ID", "patient_no", "personality")]
+    [True, True, True, False]
+    """
+    words = [word for word in re.split(r"[^a-z]+", name.strip().lower()) if word and word not in _NUMBER_WORDS]
+    return len(words) == 1 and words[0] in OWNERS
 
 
 def check_choice(names: Sequence[str], choice: Choice, labels: tuple[str, ...]) -> None:
     """Refuse columns that are not there, or that are asked to be two things."""
     asked = [("input", name) for name in choice.input or ()]
     asked += [("owner", choice.owner)] * (choice.owner is not None) + [("time", choice.time)] * (choice.time is not None)
+    asked += [("drop", name) for name in choice.drop]
+    if choice.input is not None and choice.drop:
+        raise BadInput("data: input=[..] names the columns that are read, so drop=.. has nothing to leave out; leave drop=.. out")
     for what, name in asked:
         check_column(names, str(name), what)
     roles: dict[str, str] = dict.fromkeys(labels, "label")
@@ -188,6 +218,10 @@ def is_number(text: str) -> bool:
     return NUMBER.fullmatch(text.strip()) is not None
 
 
+def _has_no_comma(text: str) -> bool:
+    return COMMA_NUMBER.fullmatch(text) is None
+
+
 def is_flag(name: str) -> bool:
     """Is this one of yes, no, true and false?"""
     return name.lower() in YES or name.lower() in NO
@@ -201,25 +235,27 @@ def flag_values(column: Column) -> Array:
 
 def refuse_odd_number(column: Column, place: Callable[[int], str], cure: str) -> None:
     """Refuse text in a column most of which is numbers: a mistake in a cell, and no name of anything."""
+    found = odd_number(column)
+    if found is None:
+        return
+    where = f"data: {place(found[0])}, column {column.name}: {printable(found[1], _SHOWN)!r}"
+    if COMMA_NUMBER.fullmatch(found[1]) is not None:
+        raise BadInput(f"{where} has a comma in a number; save the file with decimal points and without separators of thousands")
+    raise BadInput(f"{where} is not a number; {cure}")
+
+
+def odd_number(column: Column) -> tuple[int, str] | None:
+    """The first sample of a column most of which is numbers whose text is none, or has a decimal comma; and the text."""
     names = column.words
     counts = np.bincount(column.values[column.values >= 0], minlength=len(names))
     for pattern in (COMMA_NUMBER, NUMBER):
         likes = np.array([pattern.fullmatch(name) is not None for name in names], bool)
         if 2 * counts[likes].sum() < max(counts.sum(), 1):
             continue
-        if pattern is COMMA_NUMBER:
-            row = int(np.flatnonzero(np.isin(column.values, np.flatnonzero(likes)))[0])
-            text = names[int(column.values[row])]
-            raise BadInput(
-                f"data: {place(row)}, column {column.name}: {printable(text, _SHOWN)!r} has a comma in a number; save the file "
-                f"with decimal "
-                "points and without separators of thousands"
-            )
-        found = odd_cell(column, is_number)
+        found = odd_cell(column, _has_no_comma if pattern is COMMA_NUMBER else is_number)
         if found is not None:
-            raise BadInput(
-                f"data: {place(found[0])}, column {column.name}: {printable(found[1], _SHOWN)!r} is not a number; {cure}"
-            )
+            return found
+    return None
 
 
 def keys_of(source: Any) -> Mapping[str, Any] | None:

@@ -224,8 +224,8 @@ def _parts_of(sample: Any, where: str, choice: Choice) -> Callable[[Any], tuple[
             tuple(one[name] for name in (*asked, *((owner,) if owner else ())))
             + ((*(() if owner else (None,)), one[choice.time]) if choice.time else ())
         )
-    for what in ("input", "label", "owner", "time"):
-        if getattr(choice, what) is not None:
+    for what in ("input", "label", "owner", "time", "drop"):
+        if getattr(choice, what):
             raise BadInput(f"data: samples of {where} have no names, so {what}=.. has no meaning here; leave it out")
     if isinstance(sample, list | tuple) and len(sample) in (2, 3):
         size = len(sample)

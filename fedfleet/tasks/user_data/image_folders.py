@@ -38,7 +38,7 @@ def read_image_folder(path: Path) -> RawSamples:
     odd = next((file for file, folders in found if len(folders) not in (1, 2) or len(folders) != len(found[0][1])), None)
     if odd is not None:
         raise BadInput(f"data: the picture {odd} is not as deep in folders as others are, or too deep; {_CURE}")
-    x = stack_pictures([(str(file), _decoded(file)) for file, _ in found])
+    x = stack_pictures([(str(file), _decode(file)) for file, _ in found])
     classes = [folders[-1] for _, folders in found]
     owners = [folders[0] for _, folders in found] if depths == {2} else None
     warning = f"data: {path} has one level of folders, which are the classes; nobody says who made a picture; {_CURE}"
@@ -48,7 +48,7 @@ def read_image_folder(path: Path) -> RawSamples:
     return samples
 
 
-def _decoded(file: Path) -> Array:
+def _decode(file: Path) -> Array:
     try:
         return decode_picture(file.read_bytes(), str(file))
     except OSError as error:

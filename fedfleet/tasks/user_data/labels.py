@@ -14,6 +14,8 @@ from fedfleet.tasks.data_checks import checked_targets
 from fedfleet.tasks.user_data.columns import COMMA_NUMBER, NUMBER, Column, flag_values, is_flag, odd_cell, refuse_odd_number
 from fedfleet.tasks.user_data.raw_samples import as_names
 
+# What is said of numbers with decimals, which are a regression beyond doubt: people who watch a run need no warning of it.
+OBVIOUS = "has numbers with decimals"
 MOST_CLASSES = 1000  # different whole numbers that are still taken for classes
 Place = Callable[[int], str]
 
@@ -94,9 +96,10 @@ def _numbers(column: Column, kind: str, place: Place) -> Labels:
         )
     different = np.unique(values)
     if kind == "auto" and (len(fraction) or len(different) > MOST_CLASSES):
-        why = f"such as {values[fraction[0]]:g}" if len(fraction) else f"{len(different):,} different whole numbers"
+        why = OBVIOUS if len(fraction) else "has numbers"
+        example = f"such as {values[fraction[0]]:g}" if len(fraction) else f"{len(different):,} different whole numbers"
         other = 'kind = "classification"' if not len(fraction) else "a label=.. of whole numbers or names"
-        sentence = f"data: the label {column.name!r} has numbers ({why}), so this is a regression; for classes, use {other}"
+        sentence = f"data: the label {column.name!r} {why} ({example}), so this is a regression; for classes, use {other}"
         return Labels(checked_targets(values, values[:, None], "regression")[0], (column.name,), REGRESSION, (sentence,))
     if np.array_equal(different, np.arange(len(different))):
         return Labels(values.astype(np.int64), (), CLASSIFICATION, _of_one_class(values, (), column.name))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, printable
+from fedfleet.core.errors import BadInput, CurableInput, printable
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.trees import Array
 from fedfleet.tasks.user_data.raw_samples import RawSamples
@@ -25,16 +25,16 @@ def without_missing(samples: RawSamples, choice: str) -> RawSamples:
         return samples
     incomplete = np.logical_or.reduce(list(gaps.values()))
     if choice == "drop":
-        return _dropped(samples, gaps, incomplete)
+        return _drop_rows(samples, gaps, incomplete)
     unfilled = [name for name in gaps if name in never_filled and name not in inputs]
     if choice == "mean" and not unfilled:
-        return _filled(samples, sum(int(c.missing().sum()) for c in samples.inputs))
-    drop = f'missing = "drop" (leaves out {incomplete.sum():,} of {len(incomplete):,} samples)'
+        return _fill_with_means(samples, sum(int(c.missing().sum()) for c in samples.inputs))
+    drop = f'missing = "drop", which leaves out {incomplete.sum():,} of {len(incomplete):,} samples'
     if choice == "mean":
         who = " and ".join(repr(printable(name, 40)) for name in unfilled)
         raise BadInput(f"data: {_counts(samples, gaps)}; {who} cannot be filled with a mean, so use {drop}")
-    cure = f'use {drop} or "mean"' if not unfilled else f"fill them in, or use {drop}"
-    raise BadInput(f"data: {_counts(samples, gaps)}; {cure}")
+    cure = f'use missing = "mean", or {drop}' if not unfilled else f"fill them in, or use {drop}"
+    raise CurableInput(f"data: {_counts(samples, gaps)}; {cure}", {"missing": "drop" if unfilled else "mean"})
 
 
 def _counts(samples: RawSamples, gaps: dict[str, Array]) -> str:
@@ -42,13 +42,15 @@ def _counts(samples: RawSamples, gaps: dict[str, Array]) -> str:
     most = sorted(gaps, key=lambda name: -int(gaps[name].sum()))
     parts = [f"{gaps[name].sum():,} in {printable(name, 40)!r}" for name in most[:_NAMED]]
     if len(most) > _NAMED:
-        parts.append(f"{sum(int(gaps[n].sum()) for n in most[_NAMED:]):,} in {len(most) - _NAMED} other columns")
+        columns = "1 other column" if len(most) == _NAMED + 1 else f"{len(most) - _NAMED} other columns"
+        parts.append(f"{sum(int(gaps[n].sum()) for n in most[_NAMED:]):,} in {columns}")
     first = int(np.flatnonzero(np.logical_or.reduce(list(gaps.values())))[0])
+    place = samples.place(first).removeprefix(f"{samples.where}: ")
     what = "value" if total == 1 else "values"
-    return f"{samples.where} has {total:,} missing {what}: {', '.join(parts)}, the first in {samples.place(first)}"
+    return f"{samples.where} has {total:,} missing {what}: {', '.join(parts)}, the first in {place}"
 
 
-def _dropped(samples: RawSamples, gaps: dict[str, Array], incomplete: Array) -> RawSamples:
+def _drop_rows(samples: RawSamples, gaps: dict[str, Array], incomplete: Array) -> RawSamples:
     if incomplete.all():
         worst = max(gaps, key=lambda name: int(gaps[name].sum()))
         raise BadInput(
@@ -60,7 +62,7 @@ def _dropped(samples: RawSamples, gaps: dict[str, Array], incomplete: Array) -> 
     return replace(samples.rows(~incomplete), warnings=(*samples.warnings, sentence))
 
 
-def _filled(samples: RawSamples, amount: int) -> RawSamples:
+def _fill_with_means(samples: RawSamples, amount: int) -> RawSamples:
     owner = None if samples.owner is None else samples.owner.values
     inputs = tuple(replace(c, values=fill_means(c.values, owner, c.name)) if c.missing().any() else c for c in samples.inputs)
     what = "value is" if amount == 1 else "values are"

@@ -9,6 +9,13 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput, printable
 from fedfleet.core.trees import Array
+from fedfleet.tasks.user_data.column_checks import (
+    MOST_VALUES,
+    column_warnings,
+    has_few_values,
+    refuse_measured_owner,
+    refuse_unusable,
+)
 from fedfleet.tasks.user_data.columns import (
     INPUTS,
     Choice,
@@ -21,9 +28,6 @@ from fedfleet.tasks.user_data.columns import (
     listed,
     refuse_odd_number,
 )
-
-MOST_VALUES = 50  # different ones of a text that becomes one column each
-MOST_DECLARED = 1000  # the same, where the file lists them
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,11 @@ def table_samples(table: Table, choice: Choice, owner: Column | None = None) -> 
     """The samples of a table: `owner` is whose they are, where the table itself has no column of it."""
     labels = label_columns(table.names, choice.label, last=table.last)
     check_choice(table.names, choice, labels)
-    names = choice.input or _guessed_inputs(table, {*labels, choice.owner, choice.time})
+    names = choice.input or _guessed_inputs(table, {*labels, choice.owner, choice.time, *choice.drop})
+    warnings: tuple[str, ...] = ()
+    if choice.input is None:
+        refuse_unusable(table, names, choice)
+        warnings = column_warnings(table, names, owned=choice.owner is not None or owner is not None)
     inputs = tuple(input_column(table, table.column(name), guessed=choice.input is None) for name in names)
     arrays = [column for column in inputs if column.values.ndim > 1 and table.column(column.name).names is None]
     if arrays and len(inputs) > 1:
@@ -74,7 +82,7 @@ def table_samples(table: Table, choice: Choice, owner: Column | None = None) -> 
         None if choice.time is None else time_column(table.column(choice.time), table.place),
         table.place,
         () if arrays else tuple(part for column in inputs for part in _parts(table.column(column.name), column)),
-        table.warnings,
+        (*table.warnings, *warnings),
     )
 
 
@@ -95,14 +103,7 @@ def _guessed_inputs(table: Table, taken: set[str | None]) -> tuple[str, ...]:
 
 
 def _is_plain(column: Column) -> bool:
-    return _has_few_values(column) or all(map(is_flag, column.names)) if column.names is not None else column.values.ndim == 1
-
-
-def _has_few_values(column: Column) -> bool:
-    """Do words come again and again, as the names of kinds do and those of people do not?"""
-    if column.fixed:
-        return len(column.words) <= MOST_DECLARED
-    return len(column.words) <= MOST_VALUES and len(column.words) < len(column.values)
+    return has_few_values(column) or all(map(is_flag, column.names)) if column.names is not None else column.values.ndim == 1
 
 
 def input_column(table: Table, column: Column, *, guessed: bool) -> Column:
@@ -122,7 +123,7 @@ def input_column(table: Table, column: Column, *, guessed: bool) -> Column:
     if not column.fixed:
         refuse_odd_number(column, table.place, f"correct it, or {cure}")
     # Of a short table, as one device has it, nothing need come again; whoever names the column knows that it is no text.
-    few = _has_few_values(column) or (not guessed and max(len(column.names), len(column.values)) <= MOST_VALUES)
+    few = has_few_values(column) or (not guessed and max(len(column.names), len(column.values)) <= MOST_VALUES)
     if not few:
         raise BadInput(
             f"data: the inputs in column {column.name!r} of {table.where} are text; convert them into numbers "
@@ -142,11 +143,10 @@ def _parts(source: Column, column: Column) -> tuple[str, ...]:
 
 def _owner_column(column: Column) -> Column:
     """Whose each sample is, by name."""
-    if column.names is not None:
-        return column
-    if column.values.ndim != 1 or column.values.dtype.kind not in "fiub":
+    if column.names is None and (column.values.ndim != 1 or column.values.dtype.kind not in "fiub"):
         raise BadInput(f"data: the column {column.name!r} cannot say who made each sample; give one name or number for each")
-    return as_names(column)
+    refuse_measured_owner(column)
+    return as_names(column) if column.names is None else column
 
 
 def as_names(column: Column) -> Column:

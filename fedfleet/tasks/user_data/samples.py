@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, printable, suggest_name
+from fedfleet.core.errors import BadInput, CurableInput, printable, suggest_name
 from fedfleet.core.kinds import CLASSIFICATION, MULTILABEL, NEXT_TOKEN, REGRESSION, Kind, KindName
 from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Floats, Ints
@@ -108,6 +108,7 @@ def data(
     input: str | Sequence[str] | None = None,
     label: str | Sequence[str] | None = None,
     owner: str | None = None,
+    drop: str | Sequence[str] | None = None,
     time: str | None = None,
     kind: Literal["auto"] | KindName = "auto",
     missing: Literal["error", "drop", "mean"] = "error",
@@ -124,6 +125,7 @@ def data(
         label: the column with the labels; default: one called label, y, class .., else (files) the last one. Several columns are
             several outputs of a regression or, where they hold yes and no (0 and 1), several labels at once.
         owner: the column that says who made each sample. Per-client files have their names instead.
+        drop: the columns that are not read, such as numbers of rows; the inputs are then all others.
         time: the column that says when each sample was made, as a number or a date.
         kind: what is predicted: "auto" (goes by the labels) or classification, regression, multilabel, next_token, sequence_labels.
         missing: what becomes of samples with missing values: "error" refuses them, "drop" leaves them out, "mean" fills inputs with
@@ -144,13 +146,34 @@ def data(
     _check_word("scale", scale, scales.CHOICES)
     if isinstance(context, bool) or not isinstance(context, int) or not 2 <= context <= MOST_CONTEXT:
         raise BadInput(f"data: context = {context!r} is not a whole number from 2 to {MOST_CONTEXT}")
-    choice = Choice(_names("input", input), _names("label", label), _name("owner", owner), _name("time", time), kind, context)
-    found = _read(source, choice)
+    choice = Choice(
+        _names("input", input), _names("label", label), _name("owner", owner), _name("time", time), kind, context,
+        _names("drop", drop) or (),
+    )  # fmt: skip
+    try:
+        found = _read(source, choice)
+    except CurableInput as error:
+        raise _with_next_cure(error, source, choice, missing) from None
     if isinstance(found, CharacterWindows):
         if scale != "none":
             raise BadInput('data: characters have no scale; use scale = "none"')
         return _windows_data(found)
     return _samples_data(without_missing(found, missing), kind, scale)
+
+
+def _with_next_cure(error: CurableInput, source: Any, choice: Choice, missing: str) -> CurableInput:
+    """The refusal of columns, and that of missing values in the others where it would come next."""
+    drop, time = error.cure.get("drop", ()), error.cure.get("time")
+    try:
+        rest = _read(source, replace(choice, drop=(*choice.drop, *drop), time=choice.time if time is None else str(time)))
+        if isinstance(rest, RawSamples):
+            without_missing(rest, missing)
+    except CurableInput as following:
+        text = str(following).removeprefix("data: ")
+        return CurableInput(f"{error}; then {text}", {**error.cure, **following.cure})
+    except BadInput:
+        pass
+    return error
 
 
 def read_user_data(source: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.errors import BadInput, nearest_file, suggest_name
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table, unshared_devices, unshared_states
 from fedfleet.core.intervals import traces
 from fedfleet.core.limits import LARGEST, SMALLEST
@@ -83,7 +83,7 @@ def _load_npz(path: str, form: str, names: tuple[str, ...], optional: tuple[str,
         with np.load(path, allow_pickle=False) as file:
             result = {name: file[name] for name in file.files}
     except FileNotFoundError:
-        raise BadInput(f"there is no file {path}") from None
+        raise BadInput(f"there is no file {path}{nearest_file(path)}") from None
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise BadInput(f"{path} cannot be read as .npz: {error}") from None
     known = ("format", "id", *names, *optional)

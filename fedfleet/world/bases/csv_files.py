@@ -13,7 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.csv_cells import guard_cell, unguard_cell
+from fedfleet.core.errors import BadInput, nearest_file, suggest_name
 from fedfleet.world.bases.file_checks import SLACK, numbers
 
 _LINK = ("down_kbps", "up_kbps")
@@ -128,8 +129,8 @@ def _write(path: Path, columns: Sequence[str], clients: list[list[Line]], always
 
 
 def _cell(value: Any) -> str:
-    """A number without a needless `.0`, else to the last digit; a name as it is."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else str(value)
+    """A number without a needless `.0`, else to the last digit; a name so that no spreadsheet takes it for a formula."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else str(guard_cell(value))
 
 
 def _group_lines(path: str, what: str) -> list[list[Line]]:
@@ -158,7 +159,7 @@ def _lines(path: str, what: str) -> Iterable[Line]:
         line: Line = {"line": number}
         for name, cell in zip(names, cells, strict=True):
             if name in ("id", "client"):
-                line[name] = cell
+                line[name] = unguard_cell(cell)
             elif cell.strip():
                 line[name] = _number(cell, f"{path}: line {number}, column {name}", name)
         for name in ("id", "client"):
@@ -173,7 +174,7 @@ def _cells(path: str) -> list[tuple[int, list[str]]]:
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise BadInput(f"there is no file {path}") from None
+        raise BadInput(f"there is no file {path}{nearest_file(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} cannot be read as text: {error}; save it as CSV in UTF-8") from None
     parted = max(",;\t", key=text.partition("\n")[0].count)

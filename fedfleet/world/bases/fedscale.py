@@ -16,7 +16,7 @@ import struct
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, nearest_file
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table
 from fedfleet.world.bases.file_checks import StateRow, join_spans, numbers, read_json, state_table
 
@@ -149,7 +149,7 @@ def _content(path: str, largest_bytes: int) -> bytes:
                 raise BadInput(f"{path} has {length:,} bytes; at most {largest_bytes:,} are read as a pickle")
             return file.read(length)
     except FileNotFoundError:
-        raise BadInput(f"there is no file {path}") from None
+        raise BadInput(f"there is no file {path}{nearest_file(path)}") from None
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error}") from None
 

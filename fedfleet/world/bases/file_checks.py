@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, nearest_file
 from fedfleet.core.fleet import DeviceTable, StateTable, take_devices, take_states, unshared_devices, unshared_states
 from fedfleet.core.intervals import traces
 from fedfleet.core.limits import LARGEST, SMALLEST
@@ -27,7 +27,7 @@ def read_json(path: str) -> Any:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise BadInput(f"there is no file {path}") from None
+        raise BadInput(f"there is no file {path}{nearest_file(path)}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} cannot be read as JSON: {error}") from None
 

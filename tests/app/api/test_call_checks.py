@@ -71,6 +71,12 @@ MISTAKES = {
     "overrides as a dictionary": (lambda: fedfleet.run(SPEC, {"stop.rounds": 3}), ["not a dictionary", "'stop.rounds=3'"]),
     "a key without its table": (lambda: fedfleet.run({**SPEC, "rounds": 5}), ["'rounds'", "stop.rounds=5"]),
     "a folder that is not there": (lambda: fedfleet.load("nowhere"), ["no run folder nowhere"]),
+    "runs of a study without the s": (
+        lambda: fedfleet.study({"base": SPEC, "run": [{"name": "a"}]}),
+        ["no key 'run'", "did you mean 'runs'?"],
+    ),
+    "a study that ships, misspelt": (lambda: fedfleet.study("sever"), ["did you mean severe", "mild, middle, severe"]),
+    "a target instead of a label": (lambda: fedfleet.data("t.csv", target="y"), ["'target'", "did you mean 'label'?"]),
     "one run to compare": (lambda: fedfleet.compare("one"), ["a list of runs", "compare([first, second])"]),
 }  # fmt: skip
 
@@ -81,8 +87,8 @@ def last_lines(error):
     return "".join(printed).strip().splitlines()
 
 
-def test_there_are_twenty_two():
-    assert len(MISTAKES) == 22
+def test_there_are_twenty_five():
+    assert len(MISTAKES) == 25
 
 
 @pytest.mark.parametrize(("write", "facts"), MISTAKES.values(), ids=MISTAKES)

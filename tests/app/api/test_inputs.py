@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+import fedfleet
 from fedfleet.app.api import inputs
-from fedfleet.app.api.inputs import as_path, resolver_for, result_folder, shared_resolver, user_inputs
+from fedfleet.app.api.inputs import as_path, resolver_for, result_folder, shared_resolver, take_study_inputs, user_inputs
+from fedfleet.app.api.own_task import NO_COLUMNS
 from fedfleet.app.api.run_result import Result
 from fedfleet.app.runs.custom_task import resolve_named_task
+from fedfleet.app.studies.grid.ready_studies import ready_table
+from fedfleet.app.studies.grid.run_study import load_study
+from fedfleet.app.studies.grid.study_runs import expand_study
 from fedfleet.core.errors import BadInput
 
 SPEC = {"seed": 2, "world": {"clients": 6}, "pace": {"cohort": 3}, "stop": {"rounds": 1}}
@@ -59,3 +64,38 @@ def test_many_runs_share_one_file_of_data(tmp_path):
     prepare()
     _, own = resolving(SPEC, "x")
     assert [own.file] == [str(file) for file in tmp_path.glob("data-*.npz")] and not own.copy_data
+
+
+OWNERS = np.arange(60) % 5
+
+
+def dealt(world, data=(*OWN.data, OWNERS)):
+    spec, own = resolver_for(user_inputs(OWN.model, data, None), "train")({**SPEC, "world": world}, "run")
+    return spec.world["data"]["use"], spec.world["clients"], own.task.warnings
+
+
+def test_owners_in_data_become_clients_unless_the_spec_says_otherwise():
+    assert dealt({})[:2] == dealt({"clients": 5})[:2] == ("by_owner", 5)
+    assert dealt({"data": "iid"})[:2] == ("iid", 100) and dealt({}, OWN.data)[:2] == ("iid", 100)
+    how, clients, (warned,) = dealt({"clients": 6})
+    assert (how, clients) == ("iid", 6) and "the owners in data are not used" in warned and "5 people" in warned
+
+
+@pytest.mark.filterwarnings("ignore:model")
+def test_a_run_that_was_dealt_otherwise_goes_on_as_it_was(tmp_path):
+    spec = {**SPEC, "world": {"data": "iid", "clients": 5}}
+    done = fedfleet.run(spec, model=OWN.model, data=(*OWN.data, OWNERS), out=tmp_path / "run")
+    again = fedfleet.run(
+        {**SPEC, "world": {"clients": 5}}, model=OWN.model, data=(*OWN.data, OWNERS), out=tmp_path / "run", resume=True
+    )
+    assert again.metrics["digest"] == done.metrics["digest"]
+
+
+def test_a_study_that_ships_takes_a_model_and_data():
+    study, given = take_study_inputs(
+        load_study(ready_table("severe")), user_inputs(OWN.model, (*OWN.data, OWNERS), None), NO_COLUMNS, small_fleets=True
+    )
+    cells = expand_study(study, resolver_for(given, "study"))
+    assert {cell.spec.world["clients"] for cell in cells} == {5} and len(cells) == 15
+    assert {cell.spec.world["data"]["use"] for cell in cells} == {"by_owner"}
+    assert {cell.spec.pace.get("cohort", cell.spec.pace.get("k")) for cell in cells} == {2}

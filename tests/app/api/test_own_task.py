@@ -72,3 +72,43 @@ def test_a_call_takes_a_path_and_the_same_run_comes_from_the_spec(tmp_path):
     first = fedfleet.run(None, *words, data=str(path), **columns)
     task = {"use": "table", "path": str(path), **columns}
     assert fedfleet.run({"task": task, "world": {"data": "by_owner"}}, *words).metrics["digest"] == first.metrics["digest"]
+
+
+RAW = """id,when,person,speed,label
+""" + "".join(f"r{i:03d},2024-01-01 00:00:{i % 60:02d},p{i % 4},{0.1 * (i % 7):.1f},{'wr'[i % 2]}\n" for i in range(120))
+
+
+@pytest.mark.slow
+def test_a_raw_table_is_refused_once_with_the_whole_command(fedfleet, tmp_path, monkeypatch):
+    file = tmp_path / "raw.csv"
+    file.write_text(RAW)
+    words = ["run", "stop.rounds=1", "--data", str(file), "--label", "label", "--owner", "person", "--check"]
+    monkeypatch.setattr("sys.argv", ["fedfleet", *words])
+    code, _, said = fedfleet(*words)
+    whole = f"the whole command: fedfleet {' '.join(words)} --drop id --time when"
+    assert code == 2 and "--drop id and --time when" in said and said.strip().endswith(whole) and "task." not in said
+    code, said, _ = fedfleet(*words, "--drop", "id", "--time", "when")
+    assert code == 0 and said.startswith(f"{file} is valid"), "the data are named, not the override"
+
+
+@pytest.mark.slow
+def test_columns_of_one_option_are_separated_by_commas(fedfleet, tmp_path):
+    file = tmp_path / "raw.csv"
+    file.write_text(RAW)
+    words = ["run", "world.clients=4", "--data", file, "--label", "label", "--check"]
+    code, _, said = fedfleet(*words, "--drop", "id,person", "--time", "when")
+    assert code == 0 and "who made each sample" not in said
+    assert fedfleet(*words, "--input", "speed")[0] == 0
+    code, _, said = fedfleet(*words, "--drop", "id", "--time", "when")
+    assert code == 0 and said.count("--owner person") == 1 and "task.owner" not in said, "in the words of options"
+    assert "--kind" in fedfleet(*words, "--kind", "regression", "--input", "speed")[2]
+
+
+def test_columns_become_keys_of_the_task(tmp_path):
+    file = tmp_path / "raw.csv"
+    file.write_text(RAW)
+    table, _ = take_task(None, [], None, str(file), Columns(label="label", owner="person", drop=["id"], time="when"))
+    assert (table["task"]["drop"], table["task"]["time"]) == ("id", "when") and "input" not in table["task"]
+    assert read_user_data(str(file), Columns(label="label", input=["speed"])).inputs == ("speed",)
+    with pytest.raises(BadInput, match="drop says how to read data"):
+        refuse_columns(Columns(drop="id"), None)

@@ -76,3 +76,10 @@ def test_the_folder_of_a_study_has_its_page_written(fedfleet, tmp_path):
     assert code == 0 and json.loads(printed)["report"] == str(tmp_path / "report.html")
     (tmp_path / "study.json").write_text("{}")
     refused(fedfleet("report", tmp_path), "study.json cannot be read", "run the study again")
+
+
+def test_a_folder_of_runs_is_answered_with_the_runs_in_it(fedfleet, tmp_path):
+    for name in ("second", "first"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.db").touch()
+    refused(fedfleet("report", tmp_path / "runs"), "runs/first and", "runs/second", "name one of them")

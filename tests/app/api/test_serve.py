@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import build_client_runtime, client_config_for
+from fedfleet.app.assemble.client_config import client_config_for
+from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.spec import resolve
 from fedfleet.network.device.client_runtime import Assignment, train_task
 from fedfleet.network.protocol import fleet_pb2 as pb
@@ -199,9 +200,9 @@ def test_wrong_use_is_answered_in_one_sentence(fedfleet, fake, tmp_path, monkeyp
         fedfleet("device", "--server", fake.address, "--token", "x", "--token-file", "y", *store),
         "--token and --token-file",
     )
-    refused(fedfleet("device", "--server", fake.address, "--token-file", tmp_path / "no", *store), "cannot be read")
+    refused(fedfleet("device", "--server", fake.address, "--token-file", tmp_path / "no", *store), "there is no file")
     refused(fedfleet("device", "--server", fake.address, "--key", tmp_path / "no", *store), "--certificate")
-    fake.failures.append(("Enrol", grpc.StatusCode.FAILED_PRECONDITION, "this server speaks protocol 9"))
+    fake.failures.extend([("Enrol", grpc.StatusCode.FAILED_PRECONDITION, "this server speaks protocol 9")] * 3)
     refused(fedfleet("device", "--server", fake.address, *store), "speaks protocol 9")
 
 

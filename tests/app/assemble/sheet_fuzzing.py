@@ -16,7 +16,8 @@ from random import Random
 from typing import Any
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import build_client_runtime, client_config_for
+from fedfleet.app.assemble.client_config import client_config_for
+from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.spec import resolve
 from tests.network.fuzzing import Target, tried
 from tests.network.mutating import mutated

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import build_client_runtime, client_config_for, client_configs
+from fedfleet.app.assemble.client_config import client_config_for, client_configs
+from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.spec import resolve
 from fedfleet.core import registry
 from fedfleet.core.aggregation import finish
@@ -161,7 +162,7 @@ def test_a_sheet_tells_nothing_of_the_world_or_of_others():
     said = json.loads(client_config_for(setup, 1))
     assert set(said) == {
         "form", "seed", "data_seed", "clients", "rounds", "byte_scale", "task", "inputs", "frozen", "client", "key", "algorithm",
-        "memory_mb", "data",
+        "memory_mb", "data", "described",
     }  # fmt: skip
     assert b"0.0123" not in client_config_for(setup, 1) and b"0.0123" in client_config_for(setup, 4)
     mine = {*said["data"]["train"], *said["data"]["test"]}

@@ -98,9 +98,9 @@ def test_a_cohort_that_is_never_online_together_is_told_with_how_many_are():
     world = shifts((0.0, 10.0), (5.0, 10.0), (8.0, 20.0), (50.0, 60.0))
     assert never_together(toy_plan(readiness(3), 4), world) == []
     (said,) = never_together(toy_plan(readiness(4), 4), world)
-    assert said.startswith("rounds will be smaller than pace.cohort = 4: in the first 30 days of virtual time at most 3")
+    assert said.startswith("rounds will be smaller than pace.cohort = 4: in the first 30.0 days of virtual time at most 3")
     (said,) = never_together(toy_plan(readiness(4, min_clients=4), 4, stop=Stop(virtual_seconds=43200.0)), world)
-    assert said.startswith("no round can succeed: in the first 0.5 days of virtual time at most 3 clients are reachable")
+    assert said.startswith("no round can succeed: in the first 12.0 h of virtual time at most 3 clients are reachable")
     assert "it needs 4; lower pace.min_clients" in said
 
 

@@ -156,3 +156,24 @@ def test_tags_name_clients_that_are_there(tags, more, says):
 def test_a_spec_without_tags_has_the_digest_that_it_had():
     assert "tags" not in resolve({}).table()["world"]
     assert resolve({"world": {"tags": {"a": [1]}}}).table()["world"]["tags"] == {"a": [1]}
+
+
+@pytest.mark.parametrize("edge", [None, "hierfl"])
+def test_every_plan_has_room_for_the_largest_clients_of_a_commit_at_each_layer(edge):
+    table = {
+        "world": {"clients": 40, "users": "households"} if edge else {"clients": 40},
+        "pace": {"use": "readiness", "cohort": 4},
+    }
+    setup = assemble(resolve(table | ({"edge": edge} if edge else {})))
+    fold = setup.plan.algorithm.fold
+    assert (fold.most_reports, fold.total_weight) == (4, 2.0**24) and fold.heaviest >= setup.world.data.sizes(0).max()
+    half = setup.plan.algorithm.local(0, {})
+    assert edge is None or half.algorithm.fold == fold, "edges and the server add up alike"
+
+
+def test_a_plan_whose_largest_clients_would_not_fit_gets_more_room():
+    cohort = 30
+    plan = assemble(resolve({"world": {"clients": 40}, "pace": {"cohort": cohort, "max_staleness": 2}})).plan
+    assert plan.algorithm.fold.most_reports == cohort + 40
+    small = assemble(resolve({"world": {"clients": 40}, "algorithm": {"fold": {"use": "mean", "total_weight": 64.0}}})).plan
+    assert small.algorithm.fold.total_weight > 64.0, "else the reports of a commit would push each other out"

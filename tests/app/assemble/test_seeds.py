@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import build_client_runtime, client_config_for
+from fedfleet.app.assemble.client_config import client_config_for
+from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Cost

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import build_client_runtime, client_config_for
+from fedfleet.app.assemble.client_config import client_config_for
+from fedfleet.app.assemble.device_runtime import build_client_runtime, check_own_samples
 from fedfleet.app.assemble.table_config import found_data
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, Refused
@@ -99,3 +100,21 @@ def test_samples_of_a_device_get_the_numbers_and_the_scale_of_the_run(kind, tmp_
     assert len(data.y) == 30 and data.x.shape[1:] == setup.task.dataset.x.shape[1:] and data.y.dtype == setup.task.dataset.y.dtype
     assert abs(data.x).max() < 8 and data.label_names == setup.task.dataset.label_names
     assert sorted([*runtime.train, *runtime.test]) == list(range(30)) and len(setup.world.keys) == PEOPLE
+
+
+def test_samples_of_a_device_are_checked_without_a_model_and_without_trusted_code(tmp_path):
+    setup = setup_of(tmp_path, "Net")
+    config, shard = client_config_for(setup, 0, brings_own=True), client_config_for(setup, 0)
+    forget(setup.spec.task["code"])
+    mine = tmp_path / "device1.csv"
+    lines = (tmp_path / "classification.csv").read_text().splitlines()
+    mine.write_text("\n".join(lines[:40]))
+    check_own_samples(config, mine)
+    at = lines[0].split(",").index("a")
+    cells = [line.split(",") for line in lines[:40]]
+    mine.write_text("\n".join(",".join(row[:at] + row[at + 1 :]) for row in cells))
+    with pytest.raises(BadInput, match=r"--data: .*device1\.csv has no column 'a', which this run's model reads"):
+        check_own_samples(config, mine)
+    check_own_samples(shard, mine)  # a shard of the server's: there is nothing to check
+    with pytest.raises(Refused):
+        check_own_samples(b"{}", mine)

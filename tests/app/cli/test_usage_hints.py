@@ -107,12 +107,23 @@ def test_a_mistake_on_the_command_line_is_one_sentence(fedfleet, here, words, fa
         ("run spec.toml algorithm.lr=nan", ["algorithm.lr", "not a number"]),
         ("run fedavg", ["algorithm.use=fedavg"]),
         ("serve spec.toml --address 127.0.0.1:99999", ["HOST:PORT"]),
+        ("study sever", ["did you mean severe", "mild, middle, severe"]),
+        ("study severe --scale quick", ["leave --scale out"]),
+        ("study severe --data spec.toml --target activity", ["did you mean --label activity"]),
+        ("run --data spec.toml --user person", ["did you mean --owner person"]),
+        ("run spec.toml --target 0.9", ["stop.target_accuracy=0.9"]),
+        ("run spec.toml algorithm.lr=0,1", ["algorithm.lr", "decimal point: 0.1"]),
+        ("run spec.toml stop.target=90", ["stop.target", "accuracy >= 0.9"]),
+        ("serve spec.toml --certificate key.pem --key cert.pem", ["swap them", "--certificate cert.pem --key key.pem"]),
+        ("device --token-file tok.txt", ["no file tok.txt", "fedfleet token"]),
         ("device --patience 0 --server 127.0.0.1:1 --store taken", ["no server", "fedfleet serve"]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_and_so_are_others(fedfleet, here, words, facts):
     shutil.copy(here / "x.yaml", here / "x.json")
+    written(here, "-----BEGIN PRIVATE KEY-----\n", "key.pem")
+    written(here, "-----BEGIN CERTIFICATE-----\n", "cert.pem")
     refused(fedfleet(*words.split()), *facts)
 
 

@@ -73,7 +73,9 @@ def folder_of(root, name, events=STORY, table=None, *, sealed=False):
     """A run folder of this name with these events."""
     folder = root / name
     folder.mkdir(parents=True)
-    (folder / "spec.toml").write_text(resolve(table or {"seed": 7, "stop": {"rounds": 4}}, "run").toml())
+    table = table or {"seed": 7, "stop": {"rounds": 4}}
+    table = {**table, "world": {"clients": 8, **table.get("world", {})}}
+    (folder / "spec.toml").write_text(resolve(table, "run").toml())
     with writing(folder) as journal:
         journal.append(list(events))
     if sealed:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from fedfleet.app.dashboard.event_stream import PageState, SideInfo, page_updates, stream
 from fedfleet.app.dashboard.run_view import device_states
 from fedfleet.app.dashboard.run_watcher import RunWatcher
-from fedfleet.core.events import RunBegan
+from fedfleet.core.events import RoundFailed, RunBegan
 from fedfleet.measure.run_record import read_record
 from tests.app.dashboard.runs import END, STORY, folder_of, sent, writing
 
@@ -41,14 +42,19 @@ def test_what_is_told_piece_by_piece_is_the_whole(tmp_path):
 
 def test_ten_thousand_devices_are_told_in_little(tmp_path):
     n = 10_000
-    rounds = [sent(10.0 * i, i, 100 * i, list(range(100 * i, 100 * i + 100))) for i in range(20)]
-    folder = folder_of(tmp_path, "big", [RunBegan(0.0, 0, n, "s", "m"), *rounds])
+
+    def asked(round_, clients):
+        return replace(sent(10.0 * round_, round_, 100 * round_, clients), version=0)
+
+    rounds = [(asked(i, [*range(100 * i, 100 * i + 100)]), RoundFailed(10.0 * i + 9, i, "too few")) for i in range(20)]
+    story = [RunBegan(0.0, 0, n, "s", "m"), *(event for pair in rounds for event in pair)]
+    folder = folder_of(tmp_path, "big", story, {"world": {"clients": n}})
     watch, told = RunWatcher(tmp_path), PageState()
     watch.refresh()
     first = json.dumps(page_updates(told, watch, "big", nothing))
     assert len(first) < n + 40_000  # a letter a device, and the pieces of the page
     with writing(folder) as journal:
-        journal.append([sent(200.0, 20, 2000, list(range(5000, 5100)))])
+        journal.append([asked(20, [*range(5000, 5100)])])
     watch.refresh()
     later = page_updates(told, watch, "big", nothing)
     assert len(later["devices"]["some"]) == 100 and len(json.dumps(later["devices"])) < 2_000

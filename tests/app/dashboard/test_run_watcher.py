@@ -24,7 +24,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.measure.run_record import read_record
 from fedfleet.store import journal as journals
 from fedfleet.store.journal_file import reader
-from fedfleet.store.journal_rows import decode
+from fedfleet.store.journal_rows import decode_with_numbers
 from fedfleet.store.lock import hold_lock
 from tests.app.dashboard.runs import END, STORY, folder_of
 
@@ -46,10 +46,10 @@ def test_a_journal_is_followed_while_it_is_written(tmp_path):
     for event in [*STORY, *END]:
         journal.append([event])
         journal.flush()
-        heard += decode(tail.read_new()[1])
+        heard += [event for _, event in decode_with_numbers(tail.read_new()[1])]
         assert tail.read_new() == (False, [])
     journal.close()
-    heard += decode(tail.read_new()[1])
+    heard += [event for _, event in decode_with_numbers(tail.read_new()[1])]
     assert contents(read_record(heard)) == contents(read_record([*STORY, *END]))
     assert not (folder / "run.db-wal").exists()  # nobody kept the writer from making one file of it
 
@@ -63,7 +63,7 @@ def test_rows_reach_the_disk_within_a_second_or_so(tmp_path, monkeypatch):
     assert Tail(folder / "run.db").read_new()[1] == []
     now += 1.5
     journal.append(STORY[3:4])
-    assert list(decode(Tail(folder / "run.db").read_new()[1]))[-1] == STORY[3]
+    assert list(decode_with_numbers(Tail(folder / "run.db").read_new()[1]))[-1] == (6, STORY[3])
     journal.close()
 
 

@@ -37,3 +37,8 @@ def test_an_axis_mixes_no_units_where_one_of_its_ticks_has_no_natural_one(high):
     said = [words for words, seconds in linear_time_ticks(0.0, high) if seconds]
     odd = [float(words.split()[0].replace(",", "")) * 2 for words in said]
     assert all(value == int(value) for value in odd) or len({words.split()[1] for words in said}) == 1
+
+
+@pytest.mark.parametrize("high", [1e-9, 1.0, 86400.0, 1e9, 1e12, 1e18, 1e300])
+def test_an_axis_has_few_ticks_however_long_it_is(high):
+    assert 1 <= len(linear_time_ticks(0.0, high)) <= 8

@@ -4,7 +4,8 @@ import json
 import shutil
 import sqlite3
 
-from fedfleet.app.runs.run_folder import journal_measures, stored_score
+from fedfleet.app.assemble import assemble
+from fedfleet.app.runs.run_folder import journal_measures
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import FedFleetError
 from fedfleet.store import journal as journals
@@ -48,12 +49,12 @@ def remeasure(folder):
     """Make the measures fit the journal, where it can still be measured."""
     path = folder / "metrics.json"
     try:
-        spec = load_spec(folder / "spec.toml")
+        setup = assemble(load_spec(folder / "spec.toml"))
         events, digest = list(journals.read(folder / "run.db")), journals.digest_of(folder / "run.db")
     except (FedFleetError, OSError, ValueError, KeyError):  # a spec or a journal that cannot be read is found out anyway
         return
     try:
-        result = journal_measures(spec, events, digest, stored_score(folder))
+        result = journal_measures(setup, events, digest)
     except (KeyError, IndexError, ValueError, ArithmeticError):  # nor can one whose events contradict one another be measured
         return
     path.write_text(json.dumps(json.loads(path.read_text()) | result, indent=1) + "\n")

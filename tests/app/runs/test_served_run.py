@@ -8,12 +8,17 @@ import tomllib
 import pytest
 from safetensors.numpy import load_file
 
-from fedfleet.app.assemble.client_config import build_client_runtime
+from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.runs import perform
+from fedfleet.app.runs.conditions import stored_conditions
 from fedfleet.app.runs.folder_seals import verify_run
 from fedfleet.app.runs.run_audit import replay_run
-from fedfleet.app.runs.served_run import AccessOptions, serve_run
+from fedfleet.app.runs.served_run import AccessOptions, needs_bounds, serve_run
 from fedfleet.app.spec import load_spec, resolve
+from fedfleet.choose.baselines import fair
+from fedfleet.choose.oort import oort
+from fedfleet.choose.report_bounds import bounded
+from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import BadInput, FedFleetError, RunFailed
 from fedfleet.core.noise import add_noise
 from fedfleet.core.trees import content_hash
@@ -175,3 +180,26 @@ def test_a_run_that_is_over_is_answered_again_and_a_simulation_is_not_taken_up(t
     (tmp_path / "simulated" / "seal.json").unlink()
     with pytest.raises(BadInput, match="contains a simulation"):
         serve_run(load_spec(spec), tmp_path / "simulated", options, AccessOptions(), resume=True)
+
+
+def test_a_served_selector_that_goes_by_reports_has_bounds_and_says_so(tmp_path, capsys):
+    spec = tomllib.loads(ROUNDS) | {"choose": {"use": "oort"}}
+    (tmp_path / "spec.toml").write_text(resolve(spec).toml())
+    done = served(tmp_path / "spec.toml", tmp_path)[0]
+    assert "'oort' goes by what devices report, so it runs with bounds" in capsys.readouterr().err
+    assert stored_conditions(done.out).bounded and done.metrics["commits"] == 2
+    assert "decisions" in replay_run(done.out)["verified"]
+
+
+@pytest.mark.parametrize(
+    ("choose", "trusts", "needed"),
+    [
+        (oort(), False, True),
+        (oort(), True, False),
+        (bounded(oort()), False, False),
+        (uniform(), False, False),
+        (fair(), False, False),
+    ],
+)
+def test_bounds_are_put_around_what_goes_by_reports_and_has_none(choose, trusts, needed):
+    assert needs_bounds(choose, ServeOptions(trust_reports=trusts)) is needed

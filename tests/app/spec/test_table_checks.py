@@ -7,6 +7,7 @@ import pytest
 
 from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
+from fedfleet.app.spec.spec_file import apply_overrides, set_values
 from fedfleet.app.spec.table_checks import build_part, check_table, check_value, is_spec_type, resolve_part
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import StateScorer
@@ -78,7 +79,8 @@ def test_a_bare_name_stands_for_a_part_in_lists_and_where_there_may_be_none():
     given = {"use": "either", "policies": ["deadline"], "other": "readiness"}
     assert build_part("policies", resolve_part("policies", given, "pace")).name == "readiness"
     for wrong, says in (
-        ("deadline", "is not a list of policies"),
+        (3, "policies: 3 is not|not a table"),
+        ("dedline", r"policies\[0\].use.*'deadline'"),
         (["dedline"], r"policies\[0\].use.*'deadline'"),
         ([3], "not a table"),
     ):
@@ -92,7 +94,8 @@ def test_codecs_are_lists_of_parts_of_every_algorithm():
     assert table["down"] is None and resolve_part("algorithms", table, "algorithm") == table
     assert build_part("algorithms", table).local(0, {}).up.name == "topk+int8"
     for given_, said in (
-        ({"up": "int8"}, "algorithm.up: 'int8' is not a list of codecs"),
+        ({"up": "int9"}, r"algorithm.up\[0\].use: unknown codec 'int9'; did you mean 'int"),
+        ({"up": True}, "algorithm.up: True is not a list of codecs"),
         ({"up": ["int9"]}, r"algorithm.up\[0\].use: unknown codec 'int9'; did you mean 'int"),
         (
             {"down": [{"use": "topk", "share": 2.0}]},
@@ -102,6 +105,33 @@ def test_codecs_are_lists_of_parts_of_every_algorithm():
     ):
         with pytest.raises(BadInput, match=said):
             resolve_part("algorithms", {"use": "fedavg", **given_}, "algorithm")
+
+
+@pytest.mark.parametrize(
+    ("key", "one", "several"),
+    [
+        ("algorithm.up", "int8", ["int8"]),
+        ("algorithm.down", {"use": "topk", "share": 0.1}, [{"use": "topk", "share": 0.1}]),
+        ("algorithm", {"use": "heterofl", "widths": 0.5}, {"use": "heterofl", "widths": [0.5]}),
+        ("choose", {"use": "only", "ids": 3}, {"use": "only", "ids": [3]}),
+        ("choose", {"use": "only", "tags": "old"}, {"use": "only", "tags": ["old"]}),
+        ("world.tags", {"old": 3}, {"old": [3]}),
+        ("world.faults", "lossy", ["lossy"]),
+        ("override", [{"clients": 3, "algorithm": {"lr": 0.01}}], [{"clients": [3], "algorithm": {"lr": 0.01}}]),
+        ("override", [{"kinds": "a", "algorithm": {"lr": 0.01}}], [{"kinds": ["a"], "algorithm": {"lr": 0.01}}]),
+    ],
+)
+def test_one_where_several_may_stand_is_the_list_of_this_one(key, one, several):
+    short, long = (resolve(set_values({"world": {"clients": 9}}, {key: value})) for value in (one, several))
+    if key != "world.faults":  # one fault is a part of its own, and needs nothing around it
+        assert short.digest == long.digest and short.table() == long.table()
+    assert resolve(short.table()).digest == short.digest
+
+
+def test_one_word_of_a_command_line_is_a_list_too():
+    base = {"algorithm": {"use": "fedavg", "up": ["int8"]}}
+    assert resolve(apply_overrides({}, ["algorithm.up=int8"])).digest == resolve(base).digest
+    assert resolve(apply_overrides({}, ['algorithm.up="int8"'])).digest == resolve(base).digest
 
 
 def test_a_resolved_table_can_be_resolved_again_with_parts_that_it_does_not_have():

@@ -12,7 +12,8 @@ from fedfleet.core.parts import Algorithm
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.device.client_loop import Device, DeviceOptions
 from fedfleet.network.device.device_store import DeviceStore
-from fedfleet.network.device.server_calls import Connection, RetryPolicy
+from fedfleet.network.device.retries import RetryPolicy
+from fedfleet.network.device.server_calls import Connection
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import (
     CHANNEL_OPTIONS,
@@ -22,6 +23,7 @@ from fedfleet.network.protocol.frames import (
     crc32c,
     decode_frame,
     encode_frame,
+    encode_message,
     parse_message,
 )
 from fedfleet.network.security.secrets import sign_config
@@ -135,13 +137,10 @@ class Fake:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "another protocol")
         if request.token == "bad":
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the token is unknown\x1b[2J; ask for a new one")
-        return pb.EnrolReply(
-            client=self.client,
-            secret=self.secret,
-            sheet=self.sheet,
-            signature=sign_config(self.secret, self.sheet),
-            run="tiny",
-        ).SerializeToString()
+        signature = sign_config(self.secret, self.sheet)
+        return encode_message(
+            pb.EnrolReply(client=self.client, secret=self.secret, sheet=self.sheet, signature=signature, run="tiny")
+        )
 
     def check(self, data, context):
         self.known(parse_message(data, pb.CheckIn).caller, context)
@@ -198,12 +197,12 @@ class Fake:
     def ask_held(self, data, context):
         request = parse_message(data, pb.HeldRequest)
         self.known(request.caller, context)
-        return pb.HeldReply(offset=len(self.held.get(request.crc32c, b""))).SerializeToString()
+        return encode_message(pb.HeldReply(offset=len(self.held.get(request.crc32c, b""))))
 
     def leave(self, data, context):
         self.known(parse_message(data, pb.LeaveRequest).caller, context)
         self.left += 1
-        return pb.LeaveReply().SerializeToString()
+        return encode_message(pb.LeaveReply())
 
 
 class ToyExecutor:
@@ -251,11 +250,11 @@ def swift():
     return RetryPolicy(sleep=lambda seconds: time.sleep(min(seconds, 1.0) / 100), chance=lambda: 0.5)
 
 
-def device(fake, folder, *, make=toy_kit, said=None, **wishes):
+def device(fake, folder, *, make=toy_kit, said=None, check_samples=None, **wishes):
     """A device at a fake server; close its store by leaving `attended`."""
     said = [] if said is None else said
     line = Connection(fake.address)
-    return Device(line, DeviceStore(folder), DeviceOptions(**wishes), make, said.append, swift())
+    return Device(line, DeviceStore(folder), DeviceOptions(**wishes), make, said.append, swift(), check_samples)
 
 
 def attended(fake, folder, **more):

@@ -3,19 +3,21 @@
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import grpc
 import numpy as np
 import pytest
 
 from fedfleet.core.errors import BadInput, Refused, RunFailed
+from fedfleet.core.parts import Executor
 from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.network.device.caps import Caps
 from fedfleet.network.device.client_loop import Stopped
 from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import INLINE_BYTES, crc32c
-from tests.network.device.fake import attended, device, toy_kit
+from tests.network.device.fake import ToyExecutor, attended, device, toy_kit
 
 pytestmark = pytest.mark.slow
 
@@ -155,7 +157,7 @@ def test_a_model_that_came_damaged_is_fetched_again_and_declined_if_it_stays_so(
     work = fake.give(W, inline=False)
     work.model.crc32c ^= 1
     attended(fake, tmp_path / "s")
-    assert "damaged twice" in fake.declined[0][0].declined
+    assert "damaged 8 times" in fake.declined[0][0].declined
 
 
 def test_a_model_that_is_gone_is_declined(fake, tmp_path):
@@ -288,7 +290,7 @@ def test_a_stopped_device_gives_up_its_task_and_takes_its_leave(fake, tmp_path):
 def test_wrong_use_is_answered_in_one_sentence(fake, tmp_path):
     with pytest.raises(BadInput, match=r"refuses: the token is unknown\\x1b\[2J; ask for a new one"):
         attended(fake, tmp_path / "s", token="bad")
-    fake.failures.append(("Enrol", grpc.StatusCode.UNIMPLEMENTED))
+    fake.failures.extend([("Enrol", grpc.StatusCode.UNIMPLEMENTED)] * 3)
     with pytest.raises(BadInput, match="not a FedFleet server, or has another version"):
         attended(fake, tmp_path / "s")
     fake.stop()
@@ -356,3 +358,67 @@ def test_a_signal_stops_a_device_that_waits_on_the_line(fake, tmp_path):
     timer.join()
     one.connection.close(), one.store.close()
     assert time.monotonic() - began < 5 and fake.left == 1
+
+
+def test_what_fails_with_much_text_is_told_in_one_short_line(fake, tmp_path):
+    nasty = "\n".join(["\x1b[2J it cannot be trained \u202e" + "x" * 80] * 50)
+
+    class Failing(ToyExecutor):
+        def train(self, jobs):
+            raise ValueError(nasty)
+
+    def make(sheet, fetch=None):
+        toy = toy_kit(sheet, fetch)
+        return replace(toy, execute=Executor("toy", Failing().train, toy.execute.evaluate))
+
+    for _ in range(3):
+        fake.give(W)
+    said = []
+    with pytest.raises(RunFailed, match="3 tasks in a row failed") as wrong:
+        attended(fake, tmp_path / "s", make=make, said=said)
+    declined = [head.declined for head, _ in fake.declined]
+    assert len(declined) == 3
+    for text in (*said, *declined, str(wrong.value)):
+        assert text.isprintable() and len(text) < 400 and text.count("trained") <= 2
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -1.0])
+def test_a_server_that_names_odd_numbers_of_seconds_ends_no_device(fake, tmp_path, odd):
+    fake.give(W, lease_seconds=odd)
+    fake.receipts.append((pb.Receipt.BUSY, odd))
+    fake.idle = odd
+    one = device(fake, tmp_path / "s", caps=Caps(tasks=1))
+    rests = []
+
+    def sleep(seconds):
+        rests.append(seconds)
+        if len(rests) > 3:
+            fake.idle = None
+        time.sleep(min(seconds, 1.0) / 100)
+
+    one._wait.sleep = sleep
+    did = one.run()
+    one.connection.close(), one.store.close()
+    assert did.tasks == 1 and all(0.0 <= seconds <= 3600.0 for seconds in rests)
+
+
+def test_samples_that_the_run_cannot_use_are_refused_before_any_work(fake, tmp_path):
+    fake.give(W)
+    looked = []
+
+    def refuse(config):
+        looked.append(config)
+        raise BadInput("--data: device1.csv has no column 'heart_rate', which this run's model reads")
+
+    said = []
+    with pytest.raises(BadInput, match="no column 'heart_rate'"):
+        attended(fake, tmp_path / "s", said=said, check_samples=refuse)
+    assert looked == [fake.sheet] and fake.calls == ["Enrol", "Leave"] and not any("waiting for work" in line for line in said)
+
+
+def test_samples_are_looked_at_once_for_each_configuration(fake, tmp_path):
+    fake.give(W)
+    fake.give(W)
+    looked = []
+    assert attended(fake, tmp_path / "s", check_samples=looked.append).tasks == 2
+    assert looked == [fake.sheet]

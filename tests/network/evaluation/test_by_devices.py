@@ -104,6 +104,16 @@ def test_numbers_that_cannot_be_are_wrong_and_a_right_answer_may_follow(correct,
     assert record_answer(result, FIRST_EVAL_TASK, said(7, 20, 20), 2.0) is AnswerVerdict.ACCEPTED
 
 
+def test_a_score_on_more_samples_than_count_is_one_on_so_many_with_the_same_accuracy():
+    limits = {"max_samples": np.array([10, 1 << 31, 10]), "counted": np.array([10, 100, 10])}
+    request = asked(clients=np.arange(3), **limits)
+    for client, (correct, total) in enumerate(((5, 10), (3 << 29, 1 << 31), (7, 9))):
+        verdict = record_answer(request, FIRST_EVAL_TASK + client, said(client, correct, total), 1.0)
+        assert verdict is AnswerVerdict.ACCEPTED
+    assert request.correct.tolist() == [5, 75, 7] and request.total.tolist() == [10, 100, 9]
+    assert overall_score(request).total == 119
+
+
 def test_without_a_limit_samples_are_bounded_nevertheless():
     assert record_answer(asked(), FIRST_EVAL_TASK, said(7, 0, 2**60), 1.0) is AnswerVerdict.INVALID
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,11 @@ from fedfleet.core.errors import Refused
 from fedfleet.network.frontend.grpc_door import method_handlers
 from fedfleet.network.frontend.service import RateLimited, Unauthenticated
 from fedfleet.network.protocol import fleet_pb2 as pb
+from tests.network.bench import UNTIL_STOPPED, bench
+from tests.network.harness import wait_for
+from tests.network.puppet import Puppet
 from tests.network.stage import Call, Stage, perform
+from tests.network.toys import Toy
 
 
 @pytest.mark.parametrize(
@@ -50,3 +55,32 @@ def test_a_fetch_by_a_stranger_is_refused_before_anything_is_sent(tmp_path: Path
         assert any("Fetch" in name and "UNAUTHENTICATED" in name for name in stage.transmitter.counters)
 
     perform(tmp_path, act)
+
+
+@pytest.mark.slow
+def test_a_method_whose_name_is_no_text_does_not_close_the_door(tmp_path: Path) -> None:
+    """Such a name ends gRPC's own loop: the door must be open again, and the calls that were held must end as they would have."""
+    with bench(
+        tmp_path, Toy(clients=4, buffer=1, rounds=UNTIL_STOPPED), transmitters=1, hold_seconds=3.0, devices=4, patience=60.0
+    ) as desk:
+        held = desk.newcomer()
+        result: list[str] = []
+        waiting = threading.Thread(target=lambda: result.append(held.check(hold=True)[0].WhichOneof("what") or ""))
+        waiting.start()
+        pids = desk.ground.transmitters()
+        for name in (b"/\xff", b"/fedfleet.wire.Fleet/Check\xc3", b"/\x80\x80/\xfe"):
+            with grpc.insecure_channel(desk.ground.address) as channel, pytest.raises(grpc.RpcError):
+                channel.unary_unary(name)(b"", timeout=2.0)
+            answered = wait_for(lambda: _answers(desk.again(held)), "a server that answers", seconds=5.0)
+            assert answered == "later"
+        waiting.join(10)
+        assert result == ["later"], "a call that was held before is answered"
+        assert desk.ground.transmitters() == pids
+        assert "Traceback" not in desk.ground.said
+
+
+def _answers(puppet: Puppet) -> str:
+    try:
+        return puppet.check()[0].WhichOneof("what") or ""
+    except grpc.RpcError:
+        return ""

@@ -8,6 +8,7 @@ import numpy as np
 from fedfleet.network.frontend.payloads import BufferPool, ChunkCache, PartialUploads
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import CHUNK
+from fedfleet.network.security.sum_cipher import cipher_of
 
 
 def test_a_room_is_used_again_for_its_own_size_only():
@@ -105,3 +106,15 @@ def test_a_file_that_claims_more_than_the_report_has_harms_nobody(tmp_path: Path
     assert partials.stored_bytes(1, 7, 10) == 10
     buffer, have = partials.start_upload(head(offset=10))
     assert len(buffer) == have == 10
+
+
+def test_what_came_of_a_private_run_is_encrypted(tmp_path: Path) -> None:
+    cipher = cipher_of(bytes(32))
+    partials = PartialUploads(tmp_path, 100, cipher)
+    partials.keep(head(), memoryview(b"abcdef"))
+    assert partials.stored_bytes(1, 7, 10) == 6
+    assert PartialUploads(tmp_path, 100, cipher).start_upload(head(offset=6)) == (bytearray(b"abcdef" + bytes(4)), 6)
+    (path,) = tmp_path.iterdir()
+    assert b"abc" not in path.read_bytes()
+    path.write_bytes(b"short")
+    assert partials.stored_bytes(1, 7, 10) == 0 and partials.start_upload(head(offset=1)) == (bytearray(10), 0)

@@ -6,15 +6,16 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.frontend import service as door
-from fedfleet.network.frontend.service import NotFound, NotPermitted, RateLimited, Unauthenticated
+from fedfleet.network.frontend.service import NotFound, NotPermitted, RateLimited, TooSlow, Unauthenticated
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.protocol.frames import FIRST_EVAL_TASK, encode_frame
-from fedfleet.network.security.secrets import nonce_of
+from fedfleet.network.protocol.frames import FIRST_EVAL_TASK, encode_frame, encode_message
+from fedfleet.network.security.secrets import nonce_of, status_token
 from tests.network.stage import KEY, Call, Stage, model, perform, until
 
 
@@ -268,8 +269,10 @@ def test_a_stream_that_keeps_us_waiting_is_given_up_and_its_memory_given_back(
                 yield bytes([byte])
                 await asyncio.sleep(0.005 if silent == "dripping" else 5)
 
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(stage.handlers.hand_stream(requests(), Call()), 2)  # type: ignore[arg-type]
+        with pytest.raises(TooSlow, match=r"0.03 s passed without a chunk, .* send it again") as refusal:
+            await asyncio.wait_for(stage.handlers.receive_stream(requests(), Call()), 2)  # type: ignore[arg-type]
+        assert grpc.StatusCode[refusal.value.code] is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert stage.transmitter.counters["calls/HandStream/DEADLINE_EXCEEDED"] == 1
         assert stage.transmitter.limiter.bytes_in_flight == 0
         assert (stage.handlers._partials.stored_bytes(5, head.crc32c, head.nbytes) > 0) is (silent != "at once")
 
@@ -306,16 +309,49 @@ def test_leaving_is_being_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "192.0.2.1:1"])
-def test_status_is_for_this_machine_or_for_who_shows_the_token(address: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shown", ["token", "certificate"])
+def test_the_status_is_for_the_operator(address: str, shown: str, tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
-        call = Call()
-        asking = asyncio.create_task(stage.handlers.status(pb.StatusRequest(token="x").SerializeToString(), call))  # type: ignore[arg-type]
-        if address.startswith("192"):
-            with pytest.raises(NotPermitted):
-                await asking
-            return
+        token = status_token(KEY) if shown == "token" else ""
+        asking = asyncio.create_task(stage.handlers.status(encode_message(pb.StatusRequest(token=token)), Call()))  # type: ignore[arg-type]
         asked = await until(lambda: [a for m in stage.said for a in m.asking])
-        stage.tell(told=[inside.Told(number=asked[0].number, json="{}")])
-        assert pb.StatusReply.FromString(await asking).json == "{}"
+        stage.tell(told=[inside.Told(number=asked[0].number, json='{"run": "mine"}')])
+        assert pb.StatusReply.FromString(await asking).json == '{"run": "mine"}'
+
+    perform(tmp_path, act, address=address, tls={"client_ca": "ca.pem"} if shown == "certificate" else {})
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "192.0.2.1:1"])
+def test_others_hear_whether_the_server_takes_devices_and_no_more(address: str, tmp_path: Path) -> None:
+    async def act(stage: Stage) -> None:
+        async def status(token: str = "") -> str:
+            data = encode_message(pb.StatusRequest(token=token))
+            return pb.StatusReply.FromString(await stage.handlers.status(data, Call())).json  # type: ignore[arg-type]
+
+        assert await status() == '{"serving": true}'
+        with pytest.raises(NotPermitted, match="not the token"):
+            await status("wrong")
+        stage.tell(drain=True)
+        assert await status() == '{"serving": false}'
+        assert not [a for m in stage.said for a in m.asking], "the server loop is not asked"
+
+        async def ask_often() -> None:
+            for _ in range(5000):
+                await status()
+
+        with pytest.raises(RateLimited):
+            await ask_often()
 
     perform(tmp_path, act, address=address)
+
+
+def test_a_stranger_does_not_learn_how_large_the_fleet_is(tmp_path: Path) -> None:
+    async def act(stage: Stage) -> None:
+        said = set()
+        for client in (0, 3, 10**6):
+            with pytest.raises(Unauthenticated) as refusal:
+                stage.handlers.authenticate(pb.Caller(client=client, secret=b"x" * 32))
+            said.add(str(refusal.value).replace(str(client), "N"))
+        assert len(said) == 1
+
+    perform(tmp_path, act)

@@ -12,6 +12,7 @@ import pytest
 from fedfleet.core.errors import RunFailed
 from fedfleet.network.frontend.report_log import LogEntry, entry_to_bytes, record_head
 from fedfleet.network.frontend.snapshots import LogPosition, SnapshotStore, SumImage
+from fedfleet.network.security.sum_cipher import cipher_of
 
 SIZE = 3
 
@@ -166,3 +167,31 @@ def test_a_long_file_is_cut_when_little_is_left(tmp_path: Path) -> None:
     shelf.write(3, b"", 0, LogPosition(0, 0, 0), [])
     assert (tmp_path / "b.snap").stat().st_size < 1000
     shelf.close()
+
+
+def test_sums_are_encrypted_where_there_is_a_cipher_and_come_back_with_the_same_key_alone(tmp_path: Path) -> None:
+    def shelf_of(key: bytes | None) -> SnapshotStore:
+        return SnapshotStore(tmp_path / "t0", size=SIZE, layout_crc=7, cipher=cipher_of(key))
+
+    plain = np.full(SIZE, 20, np.int64).tobytes()
+    shelf = shelf_of(b"key" * 11)
+    wrote(shelf, 1)
+    wrote(shelf, 2)
+    shelf.close()
+    stored = [path.read_bytes() for path in (tmp_path / "t0").iterdir()]
+    assert not any(plain in data or plain[:8] * 2 in data for data in stored)
+    for key, expected in ((b"key" * 11, [20] * SIZE), (b"other" * 7, None), (None, None)):
+        copy = shutil.copytree(tmp_path / "t0", tmp_path / f"copy {key!r}")
+        found = SnapshotStore(copy, size=SIZE, layout_crc=7, cipher=cipher_of(key))
+        assert (found.loaded.images[0].flat.tolist() if found.loaded else None) == expected
+        assert ("another secret" in " ".join(found.damages)) is (expected is None)
+        found.close()
+
+
+def test_sums_of_a_server_that_did_not_encrypt_yet_are_taken_up(folder: Path) -> None:
+    shelf = SnapshotStore(folder, size=SIZE, layout_crc=7, cipher=cipher_of(bytes(32)))
+    assert shelf.loaded is not None and shelf.loaded.images[0].flat.tolist() == [20] * SIZE
+    wrote(shelf, 3)
+    shelf.close()
+    again = SnapshotStore(folder, size=SIZE, layout_crc=7, cipher=cipher_of(bytes(32)))
+    assert again.loaded is not None and again.loaded.images[0].flat.tolist() == [30] * SIZE

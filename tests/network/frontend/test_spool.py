@@ -12,6 +12,7 @@ import pytest
 from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.network.frontend.report_log import LogEntry
 from fedfleet.network.frontend.spool import Spool, read_spool
+from fedfleet.network.security.sum_cipher import cipher_of
 
 
 def entered(task: int) -> LogEntry:
@@ -138,3 +139,16 @@ def test_files_are_private_and_odd_entries_are_refused_at_once(tmp_path: Path) -
         spool.add(0, entered(1)._replace(sum="s" * 300), b"")
     assert not spool.dirty
     spool.close()
+
+
+def test_payloads_of_a_private_run_are_encrypted(tmp_path: Path) -> None:
+    cipher = cipher_of(bytes(32))
+    spool = Spool(tmp_path / "s", cipher=cipher)
+    for task in range(3):
+        spool.add(0, entered(task), memoryview(payload(task)))
+    spool.sync()
+    spool.close()
+    (path,) = (tmp_path / "s").iterdir()
+    assert not any(payload(task)[:16] in path.read_bytes() for task in range(3))
+    assert read_spool(tmp_path / "s", 0, cipher) == [(entered(t), payload(t)) for t in range(3)]
+    assert Spool(tmp_path / "s", cipher=cipher).recovered_entries() == {0: [entered(t) for t in range(3)]}

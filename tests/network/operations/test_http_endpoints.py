@@ -29,7 +29,8 @@ from fedfleet.network.operations.metrics import Figures
 
 pytestmark = pytest.mark.slow
 
-PAGES = {"/metrics": lambda: Page(200, b"some 1\n"), "/healthz": lambda: Page(503, b"no\n")}
+PAGES = {"/metrics": lambda for_operator: Page(200, b"some 1\n"), "/healthz": lambda for_operator: Page(503, b"no\n")}
+TOKEN = "5f" * 32
 
 
 @pytest.fixture
@@ -39,15 +40,15 @@ def board():
 
 @pytest.fixture
 def server(board, tmp_path):
-    made = Endpoints("127.0.0.1:0", pages_of(board, tmp_path))
+    made = Endpoints("127.0.0.1:0", pages_of(board, tmp_path), TOKEN)
     yield made
     made.close()
 
 
-def ask(server, path, method="GET"):
+def ask(server, path, method="GET", **heads):
     host, port = server.address.split(":")
     line = http.client.HTTPConnection(host, int(port), timeout=5)
-    line.request(method, path)
+    line.request(method, path, headers=heads)
     reply = line.getresponse()
     return reply.status, reply.read().decode(), dict(reply.getheaders())
 
@@ -76,6 +77,20 @@ def test_the_pages_of_a_server_that_is_well(server):
 def test_newest_figures_are_told(server, board):
     mark_turn(board, replace(board.figures, devices_online=42))
     assert "fedfleet_devices_online 42.0" in ask(server, "/metrics")[1]
+
+
+def test_what_the_run_is_called_and_how_well_it_learns_is_for_who_shows_the_token(server, board):
+    mark_turn(board, replace(board.figures, accuracy=0.75))
+    for heads in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": "Bearer"}):
+        code, text, _ = ask(server, "/metrics", **heads)
+        assert code == 200 and "demo" not in text and "fedfleet_accuracy 0" not in text and "fedfleet_round 0.0" in text
+    text = ask(server, "/metrics", authorization=f"bearer {TOKEN} ")[1]
+    assert 'run="demo"' in text and "fedfleet_accuracy 0.75" in text
+
+
+def test_nobody_is_an_operator_where_there_is_no_token(board, tmp_path):
+    head = b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer \r\n\r\n"
+    assert b"demo" not in answer_request(head, pages_of(board, tmp_path))
 
 
 def test_a_stuck_or_stopping_server_says_so(server, board):

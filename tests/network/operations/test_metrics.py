@@ -123,7 +123,8 @@ FULL = Figures(
     "demo", 4, 3, 5, 6, 7, running=2, arrived=1, waiting_for="client 7", uptime_seconds=12.5, run_seconds=75.0, commits=3,
     failed_rounds=1, reports={"folded": 9, "late": 1}, seconds_since_commit=2.0, accuracy=0.91,
     counts={"calls/Hand/OK": 9.0, "strikes": 2.0, "bytes_up": 900.0, "bytes_down": 90.0, "snapshots": 4.0},
-    transmitters=2, transmitters_up=2, restarts=1, memory={"processor": ProcessMemory(100, 80), "t0": ProcessMemory(50)},
+    transmitters=2, transmitters_up=2, restarts=1, max_samples=800.0, clipped=2,
+    memory={"processor": ProcessMemory(100, 80), "t0": ProcessMemory(50)},
 )  # fmt: skip
 
 

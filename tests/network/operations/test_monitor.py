@@ -3,7 +3,6 @@
 A real server as its keeper sees it: figures, health, log, status, and how it stops; also when a transmitter is killed.
 """
 
-import asyncio
 import base64
 import io
 import json
@@ -13,20 +12,17 @@ import stat
 import urllib.error
 import urllib.request
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import ModelCommitted
-from fedfleet.network.frontend.service import FleetService, NotPermitted
 from fedfleet.network.operations.metrics import Figures
 from fedfleet.network.operations.monitor import QUIET_SECONDS, STATUS_FILE, LiveLine, duration_text, line_of
 from fedfleet.network.operations.status import ask_status
-from fedfleet.network.protocol.fleet_pb2 import StatusReply, StatusRequest
-from fedfleet.network.security.secrets import RunKey, status_token
 from tests.network.crowd import crowd
 from tests.network.harness import ground, wait_for
 from tests.network.toys import Toy
@@ -40,6 +36,7 @@ class Terminal(io.StringIO):
 
 
 def test_the_line_says_who_is_there_and_whom_it_waits_for():
+    assert line_of(replace(BEGUN, devices_online=8)).startswith("8 devices | "), "8 of 5 would be no share"
     assert line_of(BEGUN) == "2 of 5 devices | round 0 | 0 s | waiting for devices: 2 of 5 are here"
     busy = replace(BEGUN, round=3, version=3, running=2, arrived=4, lost=1, failed_rounds=2, accuracy=0.5)
     assert "round 3 | 4 of 6 reports, 1 lost | model 3, accuracy 0.500 | 2 failed" in line_of(busy)
@@ -140,7 +137,9 @@ def test_a_server_under_its_keepers_eyes(tmp_path):
             fell = [n for n, v in before.items() if n[0].endswith(("_total", "_bucket")) and after[n] < v]
             assert not fell
             wait_for(lambda: page(address, "/readyz")[0] == 200, "readiness again")
-            said = ask_status(place.address)
+            with pytest.raises(RunFailed, match="takes devices; it gives its status only to callers with its token"):
+                ask_status(place.address)
+            said = ask_status(place.address, token=(place.out / "wire" / "status.token").read_text().strip())
             assert said["run"] == "toy" and said["commits"] >= 1 and said["devices_online"] <= 2
             here = wait_for(lambda: present(place.out / "wire" / STATUS_FILE) == "11000000", "both devices in the file")
             assert here and stat.S_IMODE((place.out / "wire" / STATUS_FILE).stat().st_mode) == 0o600
@@ -176,27 +175,3 @@ def test_a_port_for_metrics_that_is_taken_is_one_sentence(tmp_path):
         place.serve(metrics="{}:{}".format(*taken.getsockname()), transmitters=1)
         assert place.ended(30) == 2
         assert place.said.count("\n") == 1 and "cannot listen at" in place.said
-
-
-@pytest.mark.parametrize(
-    ("address", "token", "told"),
-    [
-        ("127.0.0.1:5", "", True),
-        ("0.0.0.0:5", "", False),
-        ("0.0.0.0:5", "wrong", False),
-        ("0.0.0.0:5", status_token(RunKey(bytes(32))), True),
-    ],
-)
-def test_beyond_the_loopback_the_status_is_for_the_keeper(address, token, told):
-    async def answer(fill):
-        return SimpleNamespace(json="{}")
-
-    uplink = SimpleNamespace(ask_server=answer)
-    frontend = SimpleNamespace(config=SimpleNamespace(address=address), key=RunKey(bytes(32)), uplink=uplink)
-    request = StatusRequest(token=token).SerializeToString()
-    call = FleetService.status(SimpleNamespace(frontend=frontend), request, None)
-    if told:
-        assert StatusReply.FromString(asyncio.run(call)).json == "{}"
-    else:
-        with pytest.raises(NotPermitted):
-            asyncio.run(call)

@@ -56,6 +56,15 @@ def test_a_token_is_shown():
             ask_status(address, token="wrong")
 
 
+@pytest.mark.parametrize(("serving", "word"), [(True, "takes devices"), (False, "is stopping")])
+def test_without_a_token_a_server_says_whether_it_takes_devices(serving, word):
+    with (
+        answering(StatusReply(json=json.dumps({"serving": serving})).SerializeToString()) as address,
+        pytest.raises(RunFailed, match=rf"{word}.*; it gives its status only to callers with its token: give .*status\.token"),
+    ):
+        ask_status(address)
+
+
 def test_nobody_there_is_one_sentence():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -245,15 +245,14 @@ def test_evidence_is_judged_only_of_those_who_are_invited(db, opened):
     assert registry.enrol(back(0, evidence=b"fine"), 1.0, "") == Admission(0, 1, False)
 
 
-def test_weights_are_capped_by_what_was_declared(opened):
+def test_what_was_declared_is_known_by_task_and_after_a_start(opened):
     registry = opened(open=True)
     for request in (asks(), asks(samples=7), asks(samples=50), asks(samples=70, data="mine")):
         registry.enrol(request, 1.0, "")
+    registry.enrol(back(3, samples=90, data="mine"), 2.0, "", next_task=12)
     for seen in (registry, opened()):
-        assert seen.max_weight(np.arange(5), np.full(5, 20.0)).tolist() == [20.0, 7.0, 20.0, 70.0, 20.0]
-        assert float(seen.max_weight(3, 20.0)) == 70.0
-    registry.enrol(back(3, samples=90, data="mine"), 2.0, "")
-    assert float(registry.max_weight(3, 20.0)) == float(opened().max_weight(3, 20.0)) == 90.0
+        assert [a.tolist() for a in seen.declared.at(np.arange(5), 12)] == [[0, 7, 50, 90, 0], [False, False, False, True, False]]
+        assert [int(seen.declared.at(np.array([3]), task)[0][0]) for task in (0, 11, 12, 99)] == [70, 70, 90, 90]
 
 
 def test_what_a_device_says_of_itself_is_disarmed_before_it_is_stored(db, opened):

@@ -9,6 +9,7 @@ from fedfleet.network.security.enrolment_request import (
     attempt_of,
     declared_values,
     evidence_refusal,
+    protocol_refusal,
     unfit_reason,
 )
 
@@ -30,7 +31,8 @@ def asks(**fields):
     ],
 )
 def test_requests_that_cannot_be(request_, why):
-    assert why in unfit_reason(request_, Terms(5, most_samples=100))
+    terms = Terms(5, most_samples=100)
+    assert why in (protocol_refusal(request_, terms) or unfit_reason(request_, terms))
 
 
 def test_requests_that_can_be():

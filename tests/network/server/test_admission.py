@@ -118,7 +118,7 @@ def test_a_stranger_costs_nobody_anything(tmp_path: Path) -> None:
         honest = scene.report(task)
         assert (await answer(scene, 0, task, client=(honest.client + 1) % 4)).status == pb.Receipt.REFUSED
         assert (await answer(scene, 0, 99, report=honest)).status == pb.Receipt.REFUSED
-        assert scene.processor.admission.strikes == 2
+        assert scene.processor.admission.strike_count == 2
         assert (await answer(scene, 0, FIRST_EVAL_TASK + 1, report=honest)).status == pb.Receipt.UNWANTED
         assert (await answer(scene, 0, task)).granted
 

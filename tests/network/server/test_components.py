@@ -16,10 +16,13 @@ from fedfleet.engine.state import RunState
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.rules.pace_steering import PaceSteering
+from fedfleet.network.security.enrolment import Registry, Terms
+from fedfleet.network.security.secrets import run_key
 from fedfleet.network.server.admission import Admission
 from fedfleet.network.server.candidates import Candidates
 from fedfleet.network.server.commit import Commits
 from fedfleet.network.server.options import ServeOptions
+from fedfleet.network.server.sample_limits import SampleLimits
 from fedfleet.network.server.turns import CommitJob, Effects, Note, React, Tell
 from tests.network.toys import Toy, plan_of, world_for
 
@@ -54,13 +57,14 @@ def sent(admission: Admission) -> RunState:
     (fact,) = facts(candidates.try_answer(state, 1.0))
     state, _, commands = step(PLAN, state, fact)
     (wave,) = [command.wave for command in commands if hasattr(command, "wave")]
-    admission.on_send(wave, np.full(3, 100.0))
+    admission.on_send(wave)
     return state
 
 
 def admission_in(folder: Path) -> Admission:
     folder.mkdir(exist_ok=True)
-    return Admission(PLAN, folder, streams=True, lease=30.0)
+    registry = Registry(folder / "devices.db", run_key(folder / "run.key"), Terms(PLAN.clients, open=True))
+    return Admission(PLAN, folder, SampleLimits(PLAN, WORLD, registry), streams=True, lease=30.0)
 
 
 def claim(task: int, **fields: Any) -> inside.Claim:

@@ -10,13 +10,10 @@ from fedfleet.core.records import ServerState
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import offer_from_bytes
 from fedfleet.network.protocol.process_link import map_blob
-from fedfleet.network.security.enrolment import Registry, Terms
-from fedfleet.network.security.secrets import run_key
-from fedfleet.network.server.offers import heaviest_reports
 from tests.network.scene import Scene, play
 from tests.network.server.test_commit import all_granted, committed, opened
 from tests.network.server.test_server_loop import tasks_in
-from tests.network.toys import Toy, plan_of
+from tests.network.toys import Toy
 
 TOY = Toy(clients=4, rounds=3)
 
@@ -100,11 +97,3 @@ def test_who_starts_again_is_told_of_what_runs_and_of_nothing_else(tmp_path: Pat
         assert [b.name for b in out.blobs] == list(processor.offers.announced_blobs) and out.frozen == ""
 
     play(tmp_path, TOY, act)
-
-
-def test_an_opaque_pass_may_weigh_its_reports_as_it_likes_up_to_what_the_fold_bears(tmp_path: Path) -> None:
-    plan = plan_of(TOY)
-    registry = Registry(tmp_path / "d.db", run_key(tmp_path / "run.key"), Terms(4, open=True))
-    most = heaviest_reports(plan, registry, np.arange(3), np.ones(3), np.array([10, 20, 30]))
-    assert most.tolist() == [plan.algorithm.fold.total_weight] * 3
-    registry.close()

@@ -192,13 +192,13 @@ def test_people_hear_what_is_waited_for(tmp_path: Path) -> None:
         await scene.turn()
         assert waiting_for(processor) == "devices: 1 of 5 are here"
         tasks = await opened(scene, 5)
-        assert waiting_for(processor).startswith("5 reports: of clients ") and "and others" in waiting_for(processor)
+        assert waiting_for(processor).startswith("5 reports of clients ") and "and others" in waiting_for(processor)
         for task in tasks[:4]:
             scene.claim(task % 2, task)
         await scene.turn()
         for index in (0, 1):
             scene.grants(index)
-        assert waiting_for(processor) == f"1 report: of client {scene.client(tasks[4])}"
+        assert waiting_for(processor) == f"1 report of client {scene.client(tasks[4])}"
         at = {index: [t for t in tasks if t % 2 == index] for index in (0, 1)}
         await all_granted(scene, [tasks[4]])
         assert waiting_for(processor) == "making model 1"

@@ -78,7 +78,7 @@ def test_columns_that_nobody_named_are_numbers_to_pandas():
         (Table(x=[[[1], [1, 2]]], label=[0]), {}, "rows of different length"),
         (Table(x=[], label=[]), {}, "is empty"),
         (Table(x=[[1]], a=[[1]], label=[0]), {"input": ["x", "a"]}, "the only input"),
-        (Table(x=[[1]], label=[0], user=[None]), {"owner": "user"}, "1 in 'user', the first in Table: sample 0"),
+        (Table(x=[[1]], label=[0], user=[None]), {"owner": "user"}, "1 in 'user', the first in sample 0"),
         (Table(x=[{"a": 1}], label=[0]), {}, "not an array of numbers"),
         (SimpleNamespace(column_names={"train": ["x"], "test": ["x"]}), {}, "splits train, test; give one of them"),
         (SimpleNamespace(column_names=["x"]), {}, "not streaming"),

@@ -30,14 +30,20 @@ def test_columns_labels_and_scale_are_those_of_the_run(tmp_path):
     [
         ("what,colour\nwalk,red\nsit,red\n", "'a'"),
         ("what,colour,a\nwalk,green\nsit,red\n".replace("green", "green,1").replace("red", "red,1", 1), "green"),
-        ("what,colour,a\nfly,red,1\nsit,red,2\n", "'fly'"),
+        ("what,colour,a\nfly,red,1\nsit,red,2\n", "'fly' is not one of this run, whose labels are run, sit, walk"),
+        ("what,colour\nwalk,red\nsit,red\n", "me.csv has no column 'a', which this run's model reads"),
+        ("colour,a,b\nred,1,2\nred,2,3\n", "me.csv has no column 'what', which has this run's labels"),
+        ("what,colour,a\nwalk,red,fast\nsit,red,slow\n", "the column 'a' holds text, such as 'fast'"),
+        ("what,colour,a\nwalk,red,1\nsit,red,2\nrun,red,slow\n", "line 4, column a: 'slow' is not a number; correct it"),
+        ("what,colour,a\nwalk,red,1\nsit,red,?\n", "1 missing value: 1 in 'a', the first in line 3; fill them in"),
     ],
 )
 def test_what_the_run_does_not_know_is_named(text, facts, tmp_path):
     path = written(tmp_path / "me.csv", text)
     with pytest.raises(BadInput) as refused:
         fit_samples(path, PLAN)
-    assert facts in str(refused.value)
+    assert facts in str(refused.value) and str(refused.value).startswith("--data: ")
+    assert "=.." not in str(refused.value) and "missing =" not in str(refused.value), "no cure that a device does not have"
 
 
 def test_numbers_to_predict_are_on_the_scale_of_the_run(tmp_path):

@@ -23,7 +23,7 @@ def test_they_are_counted_by_column(path):
         fedfleet.data(path, owner="who")
     says = str(wrong.value)
     assert "3 missing values: 1 in 'age', 1 in 'kind', 1 in 'ok'" in says and "line 3" in says
-    assert 'missing = "drop" (leaves out 2 of 4 samples) or "mean"' in says
+    assert 'use missing = "mean", or missing = "drop", which leaves out 2 of 4 samples' in says
 
 
 def test_samples_are_left_out(path):

@@ -84,9 +84,9 @@ def test_the_example_is_short():
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
-        ([0.0, float("nan")], "1 in 'label', the first in Table: sample 1"),
-        (["a", None], "1 in 'label', the first in Table: sample 1"),
-        (["a", float("nan")], "1 in 'label', the first in Table: sample 1"),
+        ([0.0, float("nan")], "1 in 'label', the first in sample 1"),
+        (["a", None], "1 in 'label', the first in sample 1"),
+        (["a", float("nan")], "1 in 'label', the first in sample 1"),
         ([0.0, float("inf")], "sample 1, column label: the label is inf"),
         ([0.0, {}], "sample 1 is '{}', neither a number nor text"),
     ],
@@ -97,7 +97,7 @@ def test_labels_that_are_none(labels, says):
 
 
 def test_inputs_that_are_not_finite_are_named():
-    with pytest.raises(BadInput, match="1 in 'x', the first in Table: sample 1"):
+    with pytest.raises(BadInput, match="1 in 'x', the first in sample 1"):
         fedfleet.data(Table(x=[[1.0], [float("nan")]], label=[0, 1]))
     for value in (float("inf"), 1e39):
         with pytest.raises(BadInput, match=r"sample 1, column x: .* not finite in float32, as are inputs of 1 of 2"):

@@ -62,7 +62,7 @@ def axis_end(value: float, count: int = 4) -> float:
     >>> axis_end(0.65), axis_end(7), axis_end(0)
     (0.8, 8.0, 1.0)
     """
-    if value <= 0:
+    if value < 1e-9:  # ticks have twelve decimal digits: the steps of such an axis would be 0
         return 1.0
     top = value
     for _ in range(4):  # the step may grow with the axis; it settles at once

@@ -137,7 +137,7 @@ def client_accuracy_figure(f: Facts) -> str:
     if not f.score.kind.percent:
         return _client_r2_figure(f, scores.correct / scores.total)
     share = scores.correct / scores.total
-    counts = np.bincount(np.minimum((share * _BINS).astype(np.int64), _BINS - 1), minlength=_BINS).tolist()
+    counts = np.bincount(np.clip((share * _BINS).astype(np.int64), 0, _BINS - 1), minlength=_BINS).tolist()
     feet = ["0 to 10 %", *[""] * 4, "50 to 60 %", *[""] * 3, "90 to 100 %"]
     kinds = [f"a{f.colour}", *["a6"] * (_BINS - 1)]
     low, mean = f.metrics["accuracy_bottom10"], f.metrics["accuracy_clients"]

@@ -19,6 +19,7 @@ from fedfleet.app.studies.compare.arms import arm_names
 from fedfleet.app.studies.compare.records import Arm
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import Event
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.records import FOLDED, Floats, Ints
 from fedfleet.measure.accuracy import learning_curve
 from fedfleet.measure.attribution.critical_path import attribution
@@ -158,7 +159,7 @@ def link_to(folder: Path, page: Path) -> str:
 def _metrics(folder: Path, events: Sequence[Event]) -> dict[str, Any]:
     """The sealed measures, or those of the journal so far."""
     try:
-        return json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        return parse_json((folder / "metrics.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {**summary(events, score=stored_score(folder)), "digest": digest_of(folder / "run.db")}
 

@@ -17,6 +17,7 @@ from fedfleet.app.studies.compare.run_data import accuracy_at, measure_at, read_
 from fedfleet.app.studies.compare.target_times import arm_target_time, choose_target, time_to
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.app.terminal.text import size, span
+from fedfleet.core.errors import BadInput
 from fedfleet.measure.goal import Target, target_text
 from fedfleet.measure.measure_info import OWN, measure_info
 from fedfleet.measure.score_info import ScoreInfo, score_info_of
@@ -58,7 +59,18 @@ def compare(
     `recommend`, by default those of the study that the folders are, if they are one."""
     known = study_settings(folders)
     own_aim, own_look = known.get("aim", DEFAULT_AIM), known.get("look", 1)
-    return comparison(read_runs(folders), target=target, aim=aim or own_aim, look=look or own_look)
+    runs = read_runs(folders)
+    refuse_unlike_scores(runs)
+    return comparison(runs, target=target, aim=aim or own_aim, look=look or own_look)
+
+
+def refuse_unlike_scores(runs: Sequence[ComparedRun]) -> None:
+    """Refuse runs of unlike kinds of tasks: no figure of the one means anything beside that of the other."""
+    by_kind = {run.score.kind: run for run in reversed(runs)}
+    if len(by_kind) < 2:
+        return
+    said = " and ".join(f"{run.name} by its {run.score.name} ({kind.name})" for kind, run in reversed(by_kind.items()))
+    raise BadInput(f"these runs have different scores, which cannot be compared: {said}; name runs of one kind of task")
 
 
 def comparison(runs: Sequence[ComparedRun], *, target: Target | None = None, aim: str = DEFAULT_AIM, look: int = 1) -> Comparison:

@@ -27,8 +27,8 @@ __all__ = [
     "criterion_of",
     "has_model",
 ]
-_MARGIN = 0.02  # differences of a score below are equal for practice: 2 points
-_COST_MARGIN = 0.1  # and of costs: 10 %
+MARGIN = 0.02  # differences of a score below are equal for practice: 2 points
+COST_MARGIN = 0.1  # and of costs: 10 %
 _SCORE = ScoreInfo()
 _ACCURACY = measure_info("accuracy", _SCORE)
 
@@ -66,8 +66,8 @@ class Criterion:
     def margin(self, value: float) -> float:
         """Which differences are equal for practice, at values of this size."""
         if self.is_cost:
-            return _COST_MARGIN
-        return _MARGIN if self.info.percent or self.info.is_score else _MARGIN * abs(value)
+            return COST_MARGIN
+        return MARGIN if self.info.percent or self.info.is_score else MARGIN * abs(value)
 
     def score(self, value: float) -> float:
         """The value on a scale where more is better and differences add up: of costs the negative logarithm."""

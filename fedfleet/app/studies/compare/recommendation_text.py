@@ -138,7 +138,7 @@ def _ahead_clause(result: Recommendation, criterion: Criterion) -> str:
     if result.against is None or result.difference is None:
         return ""
     others = len(result.pairs)
-    which = f", the {'closest' if result.decided else 'least certain'} of {others} others" if others > 1 else ""
+    which = f", the {'closest' if result.decided else 'hardest to tell apart'} of {others} others" if others > 1 else ""
     other = f"{quote(result.against)}{which}"
     if _is_level(result, criterion):
         return f", as {other} does{uncertainty(result, criterion)}"
@@ -183,7 +183,7 @@ def _undecided_sentence(result: Recommendation) -> str:
         more = f"{result.more_seeds} more {result.unit if result.more_seeds > 1 else result.unit.removesuffix('s')}"
         return f"This is not decided yet: about {more} would decide it (80 % power)."
     if result.low is not None and result.difference is not None and result.low <= 0:
-        return f"This is not decided: so small a difference would take more than {MOST_SEEDS} {result.unit}."
+        return f"This is not decided: more than {MOST_SEEDS} {result.unit} would be needed to decide so small a difference."
     return "This is not decided yet, because not every run of every arm has a result."
 
 
@@ -267,7 +267,8 @@ def left_out(
     if chosen in points and least.name in points:
         distance = points[chosen] - points[least.name]
         amount = criterion.info.difference(abs(distance), sign=False)
-        behind = f" and is {amount} {'behind' if distance >= 0 else 'ahead'}"
+        what = "" if criterion.info.percent else f" in {criterion.info.label}"
+        behind = f" and is {amount} {'behind' if distance >= 0 else 'ahead'}{what}"
     return f"it leaves out {mine.never:.0f}{of} clients, {quote(least.name)} leaves out {fewest}{behind}"
 
 

@@ -17,8 +17,9 @@ from fedfleet.app.runs.user_code import sha256
 from fedfleet.app.spec import Spec
 from fedfleet.app.studies.compare.aim_names import check_aim
 from fedfleet.app.studies.compare.records import ComparedRun
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, nearest_file
 from fedfleet.core.events import Event, ModelCommitted
+from fedfleet.core.json_text import parse_json
 from fedfleet.measure.accuracy import learning_curve
 from fedfleet.measure.budget import cost_curve
 from fedfleet.measure.run_progress import COMMITTED, read_progress
@@ -47,7 +48,9 @@ def read_runs(folders: Sequence[Path]) -> tuple[ComparedRun, ...]:
 def runs_in(folder: Path) -> list[Path]:
     """The folder itself if it is that of a run; of a study, or a folder of runs, those that are in it, by name."""
     if not folder.exists():
-        raise BadInput(f"there is no run folder {folder}; name the folder that fedfleet run or study wrote")
+        raise BadInput(
+            f"there is no run folder {folder}{nearest_file(folder) or '; name the folder that fedfleet run or study wrote'}"
+        )
     if not folder.is_dir():
         raise BadInput(f"{folder} is a file; name the folder of a run")
     if _is_run(folder):
@@ -67,7 +70,7 @@ def _study_runs(folder: Path) -> set[str] | None:
     """The folders of the runs that a study is of; those of an earlier file of it, which lie beside them, are not. None: it does
     not say."""
     try:
-        return {Path(run["folder"]).name for run in json.loads((folder / _STUDY).read_text(encoding="utf-8"))["runs"]}
+        return {Path(run["folder"]).name for run in parse_json((folder / _STUDY).read_text(encoding="utf-8"))["runs"]}
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -77,7 +80,7 @@ def study_settings(folders: Sequence[Path]) -> dict[str, Any]:
     if len(folders) != 1:
         return {}
     try:
-        kept = json.loads((folders[0] / _STUDY).read_text(encoding="utf-8"))
+        kept = parse_json((folders[0] / _STUDY).read_text(encoding="utf-8"))
         return {"aim": check_aim(kept["aim"], "aim"), "look": max(1, int(kept["look"]))}
     except (OSError, ValueError, KeyError, TypeError, BadInput):
         return {}

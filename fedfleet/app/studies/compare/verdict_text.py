@@ -14,7 +14,7 @@ from fedfleet.measure.statistics.paired_tests import shared_parts
 _NAMED = 4  # arms that are named in a sentence
 _ALONE = "an arm of which some runs made no model is tested by itself (paired t test)"
 _METHODS = {
-    POOLED: "differences are of a blocked design (arms and common seeds, pooled residual variance)",
+    POOLED: "differences are computed over the seeds that all arms have (blocked design, one residual variance for all arms)",
     UNEQUAL: "the arms vary unequally from seed to seed, so each pair is tested by itself (paired t tests, Holm's correction)",
     INCOMPLETE: "too few seeds are common to all arms, so each pair is tested by itself (paired t tests, Holm's correction)",
 }
@@ -131,7 +131,8 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
     messages += _test_set_caveats(at_end)
     if at_equal is not None and any(pair.p is not None for pair in at_end.pairs):
         how = _METHODS[found.method or POOLED] + (f"; {_ALONE}" if found.failures else "")
-        messages.append(f"{how}; intervals and p allow for {len(each)} arms and for looking again after more seeds")
+        valid = f"intervals and p stay valid for {len(each)} arms, and if these are compared again after more seeds"
+        messages.append(f"{how}; {valid}")
     return messages
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import build_part
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import Event
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.parts import Executor
 
 if TYPE_CHECKING:
@@ -55,7 +57,16 @@ def joint_groups(specs: Sequence[Spec], *, workers: int = 1) -> list[list[int]]:
             result += [[i] for i in members]
             continue
         parts = max(-(-len(members) // MOST_TOGETHER), min(workers, len(members) // 2), 1)
-        result += [members[k::parts] for k in range(parts)]
+        # Stacks of different algorithms, or learning rates, are trained one after the other: runs that share theirs stay together.
+        by_algorithm: dict[str, list[int]] = {}
+        for i in members:
+            by_algorithm.setdefault(json.dumps(specs[i].algorithm, sort_keys=True, default=str), []).append(i)
+        if len(by_algorithm) == 1:
+            result += [members[k::parts] for k in range(parts)]
+            continue
+        ordered = [i for alike in by_algorithm.values() for i in alike]
+        cuts = [k * len(ordered) // parts for k in range(parts + 1)]
+        result += [sorted(ordered[a:b]) for a, b in pairwise(cuts)]
     return sorted(result, key=lambda group: group[0])
 
 
@@ -158,7 +169,7 @@ def load_forms(folder: Path, specs: Sequence[Spec], choose: Choose = form_for) -
     """
     path = folder / FORMS_FILE
     try:
-        known: dict[str, list[Any]] = dict(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {})
+        known: dict[str, list[Any]] = dict(parse_json(path.read_text(encoding="utf-8")) if path.is_file() else {})
     except (OSError, ValueError, TypeError) as error:
         raise BadInput(f"{path} cannot be read ({error}); restore it, or choose another folder with --out") from None
     result = dict(known)

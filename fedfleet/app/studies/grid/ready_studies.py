@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import copy
+import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedfleet.app.studies.grid.study_file import Arm, Study
+from fedfleet.core.errors import BadInput
 
 # The fleets of the demo. How the data are dealt follows from the data.
 _WORLDS: dict[str, dict[str, Any]] = {
@@ -34,6 +36,13 @@ _LOCAL = {"lr": 0.1, "epochs": 2}
 def is_ready(file: Any) -> bool:
     """Is this the name of a study that ships, and not of a file that is there?"""
     return isinstance(file, str | Path) and str(file) in NAMES and not Path(file).exists()
+
+
+def refuse_misspelt(file: Any) -> None:
+    """Refuse a word that is nearly the name of a study that ships, where no file has it."""
+    close = difflib.get_close_matches(str(file), NAMES, n=1, cutoff=0.7)
+    if isinstance(file, str | Path) and close and not Path(file).exists():
+        raise BadInput(f"there is no study file {file}; did you mean {close[0]}? The studies that ship are {', '.join(NAMES)}")
 
 
 def ready_table(name: str) -> dict[str, Any]:

@@ -44,6 +44,7 @@ from fedfleet.app.studies.grid.study_tables import TABLES, align_table, export, 
 from fedfleet.app.studies.run_export import RunTracker
 from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.registry import added_here
 from fedfleet.executors.worker_pool import processor_count
 from fedfleet.store.files import write_atomically
@@ -61,7 +62,7 @@ class Studied:
     `rows` has one row per arm (see `analysis_results.arm_rows`), `analyses` one answer per [[analysis]], `cells` one per run in
     the order of the file. `cached` counts the runs that were finished before. `verdict` is the conclusion in words,
     `recommendation` the same as a record (None: no run ended), `aims` what the runs were measured by together; `notes` are
-    warnings for readers.
+    warnings for readers; those in `told` were said before the first run.
     """
 
     study: Study
@@ -75,6 +76,7 @@ class Studied:
     notes: tuple[str, ...] = ()
     page: Path | None = None
     recommendation: Recommendation | None = None
+    told: tuple[str, ...] = ()
 
     @property
     def failed(self) -> int:
@@ -104,10 +106,11 @@ class Studied:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What the command line says beside the answer."""
+        new = tuple(note for note in self.notes if note not in self.told)
         if not self.unfinished:
-            return self.notes
+            return new
         cure = "correct the cause and run the same command again: only these runs are tried"
-        return (*self.notes, f"{self.unfinished} of {len(self.cells)} runs have no result; {cure}")
+        return (*new, f"{self.unfinished} of {len(self.cells)} runs have no result; {cure}")
 
     @property
     def exit_code(self) -> int:
@@ -199,7 +202,9 @@ def study(
         verdict = conclusion(found, runs)
         notes = export(definition, runs, rows, analyses, aims, verdict, out)
     best = None if found is None else found.recommendation
-    return Studied(definition, runs, rows, analyses, out, aims, cached, verdict, (*doubts, *notes), recommendation=best)
+    return Studied(
+        definition, runs, rows, analyses, out, aims, cached, verdict, (*doubts, *notes), recommendation=best, told=tuple(doubts)
+    )
 
 
 def _check_ray(address: str | None, missing: Sequence[Cell]) -> None:
@@ -258,7 +263,7 @@ def _remove_stale_tables(folder: Path, cells: Sequence[Cell]) -> bool:
     """Were there tables of an earlier file with other runs? They are removed: after an interrupt they must not
     lie with the new file as if they were its own. Their runs stay."""
     try:
-        digests = {run["spec_digest"] for run in json.loads((folder / "study.json").read_text(encoding="utf-8"))["runs"]}
+        digests = {run["spec_digest"] for run in parse_json((folder / "study.json").read_text(encoding="utf-8"))["runs"]}
     except (OSError, ValueError, KeyError, TypeError):
         return False
     if digests == {cell.spec.digest for cell in cells}:
@@ -289,7 +294,7 @@ def note_look(folder: Path, study: Study) -> int:
 def _earlier_looks(folder: Path, arms: list[str]) -> list[int]:
     """The numbers of seeds of earlier evaluations; none if they were of other arms."""
     try:
-        kept = json.loads((folder / LOOKS).read_text(encoding="utf-8"))
+        kept = parse_json((folder / LOOKS).read_text(encoding="utf-8"))
         return [int(count) for count in kept["seeds"]] if kept["arms"] == arms else []
     except (OSError, ValueError, KeyError, TypeError):
         return []

@@ -32,7 +32,7 @@ from fedfleet.app.spec.resolution import DEFAULTS
 from fedfleet.app.spec.spec_record import TABLES
 from fedfleet.app.studies.compare.criteria import DEFAULT_AIM, check_aim
 from fedfleet.app.studies.grid.analyses import Analysis, ShareOfBest, check_analysis, check_target, parse_target
-from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.errors import BadInput, nearest_file, suggest_name
 from fedfleet.measure.goal import target_of
 
 KEYS = ("name", "base", "seeds", "baseline", "target", "aim", "grid", "runs", "scale", "analysis")
@@ -72,7 +72,7 @@ def read_study(path: str | Path, *, scale: str | None = None) -> Study:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise BadInput(f"there is no study file {path}") from None
+        raise BadInput(f"there is no study file {path}{nearest_file(path)}") from None
     except IsADirectoryError:
         raise BadInput(f"{path} is a folder; give a study file in TOML") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -90,6 +90,8 @@ def study_of(table: Mapping[str, Any], name: str = "study", *, folder: Path = Pa
     for key in table:
         if key not in KEYS:
             hint = f"; keys of a spec go below base, as in base.{key}" if key in TABLES else suggest_name(key, KEYS)
+            # A list of arms, whose name lacks a letter; the settings of [run] are a table.
+            hint = "; did you mean 'runs'?" if key == "run" and isinstance(table[key], list) else hint
             if not {"base", "runs", "grid"} & {*table}:
                 hint = f"{hint}; if this is the spec of one run, use: fedfleet run SPEC"
             raise BadInput(f"the study has no key {key!r}{hint}")
@@ -168,7 +170,7 @@ def _apply_scale(table: Mapping[str, Any], base: dict[str, Any], scale: str | No
     if scale is None:
         return table, base
     if scale not in scales:
-        have = suggest_name(scale, scales) if scales else "; it has no [scale] at all"
+        have = suggest_name(scale, scales) if scales else "; it has no scales, so leave --scale out"
         raise BadInput(f"--scale {scale}: this study has no [scale.{scale}]{have}")
     body = scales[scale]
     spec = {k: v for k, v in body.items() if k not in ("seeds", "grid", "target")}

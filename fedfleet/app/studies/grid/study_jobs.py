@@ -14,10 +14,10 @@ from fedfleet.app.studies.grid.study_runs import Cell, has_seal
 from fedfleet.app.studies.grid.study_worker import piece_of, progress_listener, work
 from fedfleet.executors.worker_pool import (
     Body,
-    PerformPieces,
     Tell,
     Work,
     WorkerMessage,
+    WorkerPool,
     answer_piece,
     run_in_workers,
 )
@@ -29,13 +29,14 @@ _NOT_SHARED = "a Ray worker finished it, but not in this folder; give an --out t
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """By what the runs are done: so many processes (1: this one; 0: as many as there is room for), or a Ray cluster, at an address
-    or started here. `work` is what is done with a group of runs: a function of a module. `pool`: workers that are there already."""
+    or started here. `work` is what is done with a group of runs: a function of a module. `pool`: workers
+    that are there already, used if they are as many."""
 
     workers: int
     ray: bool = False
     address: str | None = None
     work: Work = work
-    pool: PerformPieces | None = None
+    pool: WorkerPool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,8 @@ def _open_workforce(worker_settings: WorkerSettings, specs: Sequence[Spec], log:
             )
         finally:
             cluster.close()
-    elif (pool := worker_settings.pool) is not None:
+    elif (pool := worker_settings.pool) is not None and len(pool.workers) == worker_settings.workers:
+        pool.log_to(log)
         yield _Workforce(worker_settings.workers, lambda pieces, _: pool(pieces))
     elif worker_settings.workers > 1:
         yield _Workforce(

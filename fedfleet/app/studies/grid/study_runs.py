@@ -16,7 +16,7 @@ from fedfleet.app.studies.compare.records import ComparedRun
 from fedfleet.app.studies.compare.run_data import read_run
 from fedfleet.app.studies.grid.study_file import Study, folder_words
 from fedfleet.app.terminal.text import span
-from fedfleet.core.errors import BadInput, FedFleetError
+from fedfleet.core.errors import BadInput, FedFleetError, with_place
 from fedfleet.store.seals import SEAL
 
 
@@ -83,7 +83,7 @@ def _cell(study: Study, arm: str, settings: Mapping[str, Any], seed: int, draw: 
         table = set_values(study.base, {**settings, **draw})
         spec, own = resolving({**table, "seed": seed}, study.name)
     except BadInput as error:
-        raise BadInput(f"the arm {arm!r}: {error}") from None
+        raise with_place(f"the arm {arm!r}", error) from None
     return Cell(arm, seed, spec, draw, own)
 
 

@@ -16,6 +16,7 @@ from fedfleet.app.studies.grid.quantities import Aims, quantity
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.app.studies.grid.study_runs import RUNS, StudyRun
 from fedfleet.app.terminal.text import size, span
+from fedfleet.core.csv_cells import guard_cell
 from fedfleet.core.errors import RunFailed
 from fedfleet.measure.goal import target_text
 from fedfleet.measure.measure_info import MeasureInfo, measure_info
@@ -252,12 +253,16 @@ def study_json(
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as comma-separated values with a header; numbers in full, what is not known is empty."""
+    """Rows as comma-separated values with a header; numbers in full, what is not known is empty.
+
+    >>> as_csv([{"arm": "=A1", "accuracy": 0.5}, {"arm": "fedavg", "accuracy": -0.25}])
+    "arm,accuracy\\n'=A1,0.5\\nfedavg,-0.25\\n"
+    """
     columns = list(dict.fromkeys(key for row in rows for key in row))
     out = io.StringIO()
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(guard_cell, columns))
+    writer.writerows([guard_cell(row.get(key, "")) for key in columns] for row in rows)
     return out.getvalue()
 
 

@@ -26,6 +26,7 @@ from fedfleet.app.spec.table_checks import build_part
 from fedfleet.app.studies.predict.participation import fleet_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.parts import Plan, Policy, Task
 from fedfleet.core.records import Floats
 from fedfleet.measure.calibration import ReferenceCurve, calibrate
@@ -174,7 +175,7 @@ def _run_reference(plan: Plan, setup: Setup) -> ReferenceCurve:
 
 def _load(place: Path) -> Reference | None:
     try:
-        table = json.loads(place.read_text(encoding="utf-8"))
+        table = parse_json(place.read_text(encoding="utf-8"))
         curve = {name: np.array(table[name], np.float64) for name in ("accuracy", "diversity", "small", "same")}
         numbers = float(table["noise"]), int(table["cohort"]), float(table["exponent"])
         ideal = Ideal(curve["accuracy"], curve["diversity"], *numbers)

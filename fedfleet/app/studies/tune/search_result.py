@@ -17,6 +17,7 @@ from fedfleet.app.studies.tune.aims import Aim
 from fedfleet.app.studies.tune.search_file import Search
 from fedfleet.app.studies.tune.search_store import import_optuna
 from fedfleet.core.errors import BadInput
+from fedfleet.core.json_text import parse_json
 from fedfleet.core.kinds import CLASSIFICATION
 from fedfleet.measure.score_info import kind_score
 
@@ -148,7 +149,7 @@ class Tuned:
 def read_search_result(folder: Path) -> Tuned:
     """A search from the folder that it was carried out in."""
     try:
-        result = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        result = parse_json((folder / FILE).read_text(encoding="utf-8"))
         result["place"] = result.pop("best")
         rows = [Row(**row) for row in result.pop("rows")]
         return Tuned(**{**result, "rows": rows, "seeds": tuple(result["seeds"]), "notes": tuple(result["notes"]), "out": folder})

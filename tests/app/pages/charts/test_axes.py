@@ -92,3 +92,8 @@ def test_the_left_axis_and_a_reference():
     made = "".join(left_axis(y, share_ticks(1.0), 40, 300) + reference(y, 0.8, "target: 80 %", 40, 300))
     assert made.count('class="axis"') == 1 and 'y1="40.0"' in made and "target: 80 %" in made
     assert left_axis_width([("1,000,000", 1.0)]) > left_axis_width([("1", 1.0)])
+
+
+@pytest.mark.parametrize("value", [5e-324, 1e-100, 1e-12, 1e-9, 1e-6, 0.3, 1e6, 1e300])
+def test_an_axis_holds_its_largest_value_however_small_or_large(value):
+    assert axis_end(value) >= value * (1 - 1e-9)

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fedfleet.app.studies.compare import answer_of, compare, comparison
-from fedfleet.app.studies.compare.comparison import comparison_text, json_value
+from fedfleet.app.studies.compare.comparison import comparison_text, json_value, refuse_unlike_scores
+from fedfleet.core.errors import BadInput
 from tests.app.studies.compare.made import hurried, made, waiting
 
 
@@ -107,3 +108,11 @@ def test_times_are_named_by_the_clock_that_showed_them():
     assert "virtual time" not in both[0] and both[1].startswith("simulated") and "1.7 min virtual" in both[1]
     assert both[2].startswith("served") and "9 s real" in both[2]
     assert "real time" in comparison_text(answer_of(comparison([other, replace(other, name="c", seed=2)]))).splitlines()[0]
+
+
+def test_runs_of_unlike_scores_are_refused():
+    runs = [made(1), made(2, metrics={"score": {"kind": "regression"}}, name="served")]
+    with pytest.raises(BadInput) as refused:
+        refuse_unlike_scores(runs)
+    assert "readiness-1 by its accuracy (classification) and served by its R2 (regression)" in str(refused.value)
+    refuse_unlike_scores([made(1), made(2)])

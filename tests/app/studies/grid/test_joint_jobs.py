@@ -144,6 +144,8 @@ def test_groups_are_runs_of_one_task_on_the_processor_that_keep_their_bits():
     assert joint_groups([mlp]) == [[0]] and joint_groups([]) == []
     assert joint_groups([mlp] * 5, workers=2) == [[0, 2, 4], [1, 3]]
     assert joint_groups([mlp] * 3, workers=8) == [[0, 1, 2]], "a group of one is no group"
+    fast, slow = (spec(f"algorithm.lr={rate}") for rate in (0.4, 0.2))
+    assert joint_groups([fast, slow] * 4, workers=2) == [[0, 2, 4, 6], [1, 3, 5, 7]], "stacks of two rates are never one"
     assert max(len(group) for group in joint_groups([mlp] * 50)) <= joint_jobs.MOST_TOGETHER
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.app.spec import resolve
+from fedfleet.app.spec.spec_file import spec_table
 from fedfleet.app.studies.tune.search_file import Axis, grid_points, load_search, search_of
 from fedfleet.core.errors import BadInput
 from tests.app.specs import TINY, written
@@ -23,7 +24,7 @@ pace.cohort = { low = 2, high = 6, step = 2 }
 
 
 def test_a_search_is_declared_in_the_spec_which_is_the_same_run_without_it(tmp_path):
-    search = load_search(written(tmp_path, TINY + TUNE))
+    search = load_search(*spec_table(written(tmp_path, TINY + TUNE)))
     assert [axis.key for axis in search.space] == ["algorithm.lr", "algorithm.batch", "pace.cohort"]
     assert search.trials == 5 and search.seeds == (3,) and search.aim.metric == "accuracy" and not search.aim.minimise
     assert resolve(tomllib.loads(TINY + TUNE)).digest == resolve(tomllib.loads(TINY)).digest
@@ -33,9 +34,9 @@ def test_a_search_is_declared_in_the_spec_which_is_the_same_run_without_it(tmp_p
 def test_a_space_may_stand_in_a_file_of_its_own_and_the_command_line_has_the_last_word(tmp_path):
     spec = written(tmp_path)
     for text in (TUNE, TUNE.replace("[tune]\n", "").replace("tune.space", "space")):
-        result = load_search(
-            spec, ["stop.rounds=2"], written(tmp_path, text, "space.toml"), trials=9, sampler="random", pruner="none"
-        )
+        table, name = spec_table(spec, ["stop.rounds=2"])
+        space = written(tmp_path, text, "space.toml")
+        result = load_search(table, name, space, trials=9, sampler="random", pruner="none")
         assert (result.trials, result.sampler, result.pruner, len(result.space)) == (9, "random", "none", 3)
         assert result.base["stop"]["rounds"] == 2
 

@@ -1,0 +1,100 @@
+"""A client's configuration for devices without PyTorch: the model as a description, which their own engine trains.
+
+The description is data: such a device runs no code of the run, whoever wrote the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fedfleet.app.assemble.setup import Setup
+from fedfleet.app.spec.table_checks import Table
+from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.part_facts import ModelFacts
+from fedfleet.core.parts import Algorithm, Dataset, Task
+from fedfleet.core.passes import LocalPass
+from fedfleet.core.trees import Tree
+from fedfleet.tasks.description.format import MOST_BYTES, ModelDescription, description_from_json
+
+_CURE = "start this device with --engine torch"
+
+
+# ---- on the server ------------------------------------------------------------------------------------------------
+
+
+def description_entry(setup: Setup) -> Table:
+    """The model for devices without PyTorch, or why they cannot train it: the entry "described" of a configuration."""
+    try:
+        check_passes(setup.plan.algorithm)
+        if setup.task.loss is not None:
+            raise BadInput("the task brings a loss of its own, written for PyTorch")
+        from fedfleet.tasks.description.tracer import describe_task
+        from fedfleet.tasks.model_parts import model_facts
+
+        text, facts = describe_task(setup.task).to_json(), model_facts(setup.task)
+        if len(text) > MOST_BYTES // 8:
+            raise BadInput(f"the description of the model has {len(text):,} bytes, more than a configuration holds")
+    except BadInput as error:
+        return {"refused": str(error)}
+    return {"model": text, "name": setup.task.name, "head": facts.head, "norms": list(facts.norms)}
+
+
+def check_passes(algorithm: Algorithm) -> None:
+    """Refuse a method whose clients' half only PyTorch can train, by the pass of its first client."""
+    local = algorithm.local(0, {})
+    if not isinstance(local, LocalPass):
+        raise BadInput(f"{algorithm.name} trains with code of its own")
+    for stage in local.work():
+        if stage.objective is not None:
+            raise BadInput(f"the training objective of {algorithm.name} is written for PyTorch")
+        if stage.width != 1.0:
+            raise BadInput(f"{algorithm.name} trains slices of the model, which only PyTorch cuts")
+    if local.down is not None and local.keep is not None:
+        raise BadInput(
+            f"{algorithm.name} keeps layers at home and sends models in a code, so that only PyTorch makes their first weights"
+        )
+
+
+# ---- on the device ------------------------------------------------------------------------------------------------
+
+
+def model_of_entry(entry: Any) -> tuple[ModelDescription, ModelFacts]:
+    """The description in a configuration and what builders may ask about it; `BadInput` if this run has none."""
+    if not isinstance(entry, Mapping) or ("model" not in entry and "refused" not in entry):
+        raise Refused(
+            "the server does not describe its model, as versions before --engine did; install the same version on both sides"
+        )
+    if "refused" in entry:
+        raise BadInput(f"--engine numpy cannot train this run: {str(entry['refused'])[:500]}; {_CURE}")
+    facts = ModelFacts(str(entry["head"]), tuple(str(n) for n in entry["norms"]))
+    return description_from_json(str(entry["model"])), facts
+
+
+def described_task(description: ModelDescription, name: str, dataset: Dataset, frozen: Tree) -> Task:
+    """A task on these samples whose model is only described. Its first weights are zeros: every model comes from the server."""
+    if tuple(dataset.x.shape[1:]) != description.sample_shape:
+        raise BadInput(
+            f"the samples of this device have the shape {dataset.x.shape[1:]}, and the model takes {description.sample_shape}"
+        )
+    return Task(
+        name, dataset, np.zeros(0, np.int64), partial(_no_module, name), partial(_zeros, description, frozen), frozen=frozen
+    )
+
+
+def without_adapting(algorithm: Algorithm) -> Algorithm:
+    """The algorithm for a model that was described after the server had adapted it."""
+    return replace(algorithm, adapt=None)
+
+
+def _no_module(name: str) -> Any:
+    raise BadInput(f"the method of this run builds the model of {name} with PyTorch, which --engine numpy does not have; {_CURE}")
+
+
+def _zeros(description: ModelDescription, frozen: Tree, seed: int) -> Tree:
+    del seed
+    return {n: np.zeros(shape, kind) for n, (shape, kind) in description.leaves.items() if n not in frozen}
