@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from fedfleet.core.aggregation import Aggregate, Fold, Folding
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.events import TasksSpent
-from fedfleet.core.exact import Parts
 from fedfleet.core.kinds import CLASSIFICATION, Kind
 from fedfleet.core.old_names import old_fields
 from fedfleet.core.passes import LocalPass
@@ -72,33 +71,13 @@ class Promise:
     sample: tuple[int, int] | None = None
 
 
-# (server, updates [clients, ..] of equal names and shapes, one context each) -> updates, and the parts that all of them have.
-StackDecoder = Callable[[ServerState, Mapping[str, Any], Sequence[Context]], tuple[dict[str, Any], Parts | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Decoder:
-    """An `accept` that executors can also apply to a whole stack of updates on an accelerator, so that no report leaves it.
-
-    `one` is `accept` itself. `stack` does the same, bit for bit, to torch tensors with a leading client axis; what it refuses it
-    refuses for all of them, who sent the same names and shapes.
-    """
-
-    one: Callable[[ServerState, Report, Context], Report]
-    stack: StackDecoder
-
-    def __call__(self, server: ServerState, report: Report, context: Context) -> Report:
-        return self.one(server, report, context)
-
-
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """What client and server compute, both halves in one value.
 
     `offer(server, client, settings)` is what goes down, `local(client, settings)` the client's half.
     `accept(server, report, context)` turns what arrived into what is folded (a decoder), with the server as it is at the
-    commit; it raises Refused with the reason if that cannot be done (a `Decoder` can also decode stacks).
-    `cost(server, asked, samples)` is what a wave costs
+    commit; it raises Refused with the reason if that cannot be done. `cost(server, asked, samples)` is what a wave costs
     before anyone trained; without it the cost follows from the offer, the chain of passes and what the fold takes: whoever
     sends less than that, such as a codec, must say its own. `personal(params, memory)` is the model that a client would
     use, from the global one and its own memory; `tune(client)` a pass that it makes before it is evaluated, or None.
@@ -116,7 +95,7 @@ class Algorithm:
     fold: Fold
     apply: Callable[[ServerState, Aggregate], ServerState]
     cost: Callable[[ServerState, Assignments, Ints], Cost] | None = None
-    accept: Callable[[ServerState, Report, Context], Report] | Decoder | None = None
+    accept: Callable[[ServerState, Report, Context], Report] | None = None
     personal: Callable[[Tree, Slots], Tree] | None = None
     tune: Callable[[int], LocalPass | None] | None = None
     adapt: Callable[[Task, int], Task] | None = None
@@ -382,34 +361,13 @@ class Trial:
     measured: bool = False
 
 
-class FoldInPlace(Protocol):
-    """Trains jobs and adds their updates up where they are made."""
-
-    def __call__(
-        self,
-        jobs: Sequence[Job],
-        contexts: Sequence[Context],
-        fold: Fold,
-        server: ServerState,
-        decode: StackDecoder | None = None,
-        /,
-    ) -> FoldResult: ...
-
-
-def folds_in_place(execute: Executor, algorithm: Algorithm) -> bool:
-    """Can the executor add up this algorithm's updates where they are made?"""
-    decodes_stacks = algorithm.accept is None or isinstance(algorithm.accept, Decoder)
-    return execute.fold is not None and algorithm.fold.streams and decodes_stacks
-
-
 @old_fields(remarks="warnings")
 @dataclass(frozen=True, slots=True)
 class Executor:
     """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores.
 
-    `fold(jobs, contexts, fold, server, decode)` trains and adds up in place, for folds that stream; `decode` is what is done to
-    each stack of updates before. `begin(jobs)` may start to train jobs that are expected to be folded soon, the same list of them,
-    and does not wait for the end. `close()`, where there is one, ends the processes that the executor started; the owner of the
+    `fold(jobs, contexts, fold, server, decode)` trains and adds up in place, for folds that stream (`decode`: a Decoder's `stack`);
+    `begin(jobs)` may start before. `close()`, where there is one, ends the processes that the executor started; the owner of the
     executor calls it at the end. `warnings()` is what a person should know about how the work went, when it is done. `together`: it
     is fastest with many jobs at once.
     """
@@ -417,7 +375,7 @@ class Executor:
     name: str
     train: Callable[[Sequence[Job]], Iterable[Report]]
     evaluate: Callable[[Sequence[Trial]], Iterable[Score]]
-    fold: FoldInPlace | None = None
+    fold: Callable[..., FoldResult] | None = None
     close: Callable[[], None] | None = None
     notes: tuple[str, ...] = ()  # what a person should know about how it works, one line each
     warnings: Callable[[], tuple[str, ...]] | None = None

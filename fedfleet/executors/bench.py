@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedfleet.core.decoders import Decoder
 from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Algorithm, Decoder, Job, Offer, Task, folds_in_place
+from fedfleet.core.parts import Algorithm, Job, Offer, Task
 from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
 from fedfleet.core.records import Context, Report
 from fedfleet.executors.client_half import batches
+from fedfleet.executors.gather import folds_in_place
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.cohort import train_cohort
 from fedfleet.executors.stacked.executor import stacked_executor

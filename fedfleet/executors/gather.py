@@ -12,11 +12,12 @@ from fedfleet.core import aggregation
 from fedfleet.core.aggregation import TOO_FEW, Fold, Folding
 from fedfleet.core.commands import Evaluate, Gather, Probe
 from fedfleet.core.cost import settings_at
+from fedfleet.core.decoders import Decoder
 from fedfleet.core.errors import Refused
 from fedfleet.core.events import Evaluated, ReportsGathered
 from fedfleet.core.lazy_sequence import LazySequence
 from fedfleet.core.noise import add_noise, seeded_key
-from fedfleet.core.parts import Decoder, Executor, FoldResult, Job, Plan, Trial, folds_in_place
+from fedfleet.core.parts import Algorithm, Executor, FoldResult, Job, Plan, Trial
 from fedfleet.core.passes import NO_MEMORY, NO_SETTINGS
 from fedfleet.core.records import (
     ClientScores,
@@ -93,6 +94,12 @@ def gather(
     decode = algorithm.accept.stack if isinstance(algorithm.accept, Decoder) else None
     folded = execute.fold(jobs, contexts, algorithm.fold, server, decode)
     return finish_gather(plan, memory, contexts, folded, now, noise_address)
+
+
+def folds_in_place(execute: Executor, algorithm: Algorithm) -> bool:
+    """Can the executor add up this algorithm's updates where they are made?"""
+    decodes_stacks = algorithm.accept is None or isinstance(algorithm.accept, Decoder)
+    return execute.fold is not None and algorithm.fold.streams and decodes_stacks
 
 
 def admit(

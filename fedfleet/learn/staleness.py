@@ -14,10 +14,11 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from fedfleet.core.aggregation import Aggregate, Entry, Fold, Mean
+from fedfleet.core.decoders import Decoder
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.exact import Parts
 from fedfleet.core.limits import Natural, Positive
-from fedfleet.core.parts import Algorithm, Decoder
+from fedfleet.core.parts import Algorithm
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.trees import Tree, mismatch
 

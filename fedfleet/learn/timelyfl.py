@@ -18,10 +18,11 @@ import numpy as np
 
 from fedfleet.core.aggregation import Aggregate, Entry, joint_parts
 from fedfleet.core.cost import TRAINING_PASSES, cost_of
+from fedfleet.core.decoders import Decoder
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.exact import Parts
 from fedfleet.core.part_facts import FleetFacts
-from fedfleet.core.parts import Algorithm, Decoder, Job
+from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.passes import LocalPass, Names
 from fedfleet.core.records import Assignments, Context, Cost, Floats, Ints, Report, ServerState
 from fedfleet.core.trees import Tree

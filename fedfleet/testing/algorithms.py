@@ -10,8 +10,9 @@ import numpy as np
 
 from fedfleet.core import aggregation
 from fedfleet.core.cost import cost_of
+from fedfleet.core.decoders import Decoder
 from fedfleet.core.errors import FedFleetError
-from fedfleet.core.parts import Algorithm, Decoder, Executor, Job, Task, Trial
+from fedfleet.core.parts import Algorithm, Executor, Job, Task, Trial
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Assignments, Context, Cost, Report, ServerState, whole_work
 from fedfleet.core.tensor_format import pack_tree, unpack_tree

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core import aggregation
+from fedfleet.core.decoders import Decoder
 from fedfleet.core.errors import BadInput, Refused
-from fedfleet.core.parts import Decoder, Plan
+from fedfleet.core.parts import Plan
 from fedfleet.core.records import Context, Report, ServerState, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from fedfleet.core.aggregation import Fold, joint_parts
+from fedfleet.core.decoders import StackDecoder
 from fedfleet.core.errors import Refused
-from fedfleet.core.parts import FoldResult, Job, StackDecoder
+from fedfleet.core.parts import FoldResult, Job
 from fedfleet.core.records import Context, Rejection, Report, ServerState, Slots
 from fedfleet.executors.client_half import (
     PreparedJob,

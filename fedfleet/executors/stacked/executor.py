@@ -9,7 +9,8 @@ import torch
 from torch.func import functional_call
 
 from fedfleet.core.aggregation import Fold
-from fedfleet.core.parts import Executor, FoldResult, Job, Loss, StackDecoder, Task, Trial
+from fedfleet.core.decoders import StackDecoder
+from fedfleet.core.parts import Executor, FoldResult, Job, Loss, Task, Trial
 from fedfleet.core.records import Context, Report, Score, ServerState
 from fedfleet.executors.client_half import reports
 from fedfleet.executors.stacked.device_fold import fold_jobs, train_unstackable

@@ -14,8 +14,8 @@ from torch import nn
 from fedfleet.executors.stacked import layers
 from fedfleet.executors.stacked.linear_layers import Linear, Stack
 from fedfleet.executors.stacked.lstm import Lstm
+from fedfleet.executors.stacked.max_pool import WindowPooling
 from fedfleet.executors.stacked.short_attention import AttentionWatch, ShortAttention
-from fedfleet.executors.stacked.window_pooling import WindowPooling
 from fedfleet.tasks.dropout import AddressedDropout
 from fedfleet.tasks.frozen_weights import frozen_names
 from fedfleet.tasks.seeded_draws import SeededDraws

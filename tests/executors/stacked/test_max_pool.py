@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from fedfleet.executors.stacked import window_pooling
-from fedfleet.executors.stacked.window_pooling import WindowPooling, plain_window
+from fedfleet.executors.stacked import max_pool as module
+from fedfleet.executors.stacked.max_pool import WindowPooling, plain_window
 
 
 def max_pool(x, window):
@@ -31,8 +31,8 @@ def kernels(monkeypatch):
     """Kernels that count how often they are asked."""
     calls = []
     forward = lambda x, window: (calls.append(window), max_pool(x, window))[1]  # noqa: E731
-    module = SimpleNamespace(max_pool=forward, max_pool_backward=max_pool_backward)
-    monkeypatch.setattr(window_pooling, "kernels_for", lambda x, name: module)
+    fake = SimpleNamespace(max_pool=forward, max_pool_backward=max_pool_backward)
+    monkeypatch.setattr(module, "kernels_for", lambda x, name: fake)
     return calls
 
 
