@@ -366,10 +366,9 @@ class Trial:
 class Executor:
     """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores.
 
-    `fold(jobs, contexts, fold, server, decode)` trains and adds up in place, for folds that stream (`decode`: a Decoder's `stack`);
-    `begin(jobs)` may start before. `close()`, where there is one, ends the processes that the executor started; the owner of the
-    executor calls it at the end. `warnings()` is what a person should know about how the work went, when it is done. `together`: it
-    is fastest with many jobs at once.
+    `fold(jobs, contexts, fold, server, decode)` trains and adds up in place, for folds that stream; `begin(jobs)` may start before.
+    `close()`, where there is one, ends the processes that it started; its owner calls it at the end. `warnings()` is what a person
+    should know about how the work went. `together`: it is fastest with many jobs at once.
     """
 
     name: str
