@@ -175,8 +175,10 @@ class JournalCheck:
         scores: ClientScores | None = event.clients
         if scores is None:
             return
-        self._check_clients(scores.clients)
-        if not len(scores.clients) == len(scores.correct) == len(scores.total) or len(scores.clients) > self.clients:
+        # One client may be a place where the data of all are trained on, and then they are all evaluated.
+        most = self.clients if self.clients > 1 else MAX_CLIENTS
+        self._check_clients(scores.clients, most)
+        if not len(scores.clients) == len(scores.correct) == len(scores.total) or len(scores.clients) > most:
             raise ValueError("the scores of clients have columns of different length")
         columns = scores.correct, scores.total
         if (columns[1] < 1).any() or (columns[0] > columns[1]).any() or any((np.abs(c) > _LARGEST_COUNT).any() for c in columns):
@@ -187,9 +189,10 @@ class JournalCheck:
             raise ValueError(f"round {round_} ends, and round {self._closed} is open")
         self._closed += 1
 
-    def _check_clients(self, clients: Ints) -> None:
-        if clients.ndim != 1 or (len(clients) and not 0 <= int(clients.min()) <= int(clients.max()) < self.clients):
-            raise ValueError(f"a client is not one of the {self.clients} clients of the run")
+    def _check_clients(self, clients: Ints, most: int | None = None) -> None:
+        most = self.clients if most is None else most
+        if clients.ndim != 1 or (len(clients) and not 0 <= int(clients.min()) <= int(clients.max()) < most):
+            raise ValueError(f"a client is not one of the {most} clients of the run")
 
     def _check_columns(self, columns: Mapping[str, Floats], n: int) -> None:
         self._add_names(columns)

@@ -7,8 +7,9 @@ from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.kinds import CLASSIFICATION, NEXT_TOKEN, REGRESSION
 from fedfleet.core.registry import builder
-from fedfleet.tasks.table import default_model, held_out, read_samples, scaled, source_of
+from fedfleet.tasks.table import default_model, held_out, read_samples, scaled, source_of, table
 from fedfleet.tasks.trusted_code import trust
+from fedfleet.tasks.user_data.samples import data
 from tests.app.own_files import KINDS, write_data, write_model
 
 
@@ -114,3 +115,13 @@ def test_models_that_ship_go_by_the_samples():
     assert default_model((3, 32, 32), CLASSIFICATION) == "cnn"
     assert default_model((3, 200), REGRESSION) == "mlp"
     assert default_model((32,), NEXT_TOKEN) == "gpt"
+
+
+def test_a_regression_beyond_doubt_is_no_warning_of_a_run(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("a,kcal\n" + "".join(f"{i % 5},{i + 0.5}\n" for i in range(60)))
+    assert data(path).warnings and table(path=str(path))(0).warnings == ()
+    path = tmp_path / "whole.csv"
+    path.write_text("a,kcal\n" + "".join(f"{i % 5},{2 * i}\n" for i in range(1200)))
+    (warned,) = table(path=str(path))(0).warnings
+    assert "1,200 different whole numbers" in warned and 'task.kind = "classification"' in warned

@@ -344,10 +344,11 @@ def open_run(out: Path) -> tuple[Spec, list[Event], bool]:
     """The spec of a run folder, its events so far, and whether the run has ended."""
     require_folder(out)
     seal = read_seal(out)
+    journals.require(out / "run.db")
+    journals.identity_of(out / "run.db")  # what is no journal at all is said before what was changed in one
     change = None if seal is None else first_change(out, seal, ("spec.toml", "run.db"))
     if change is not None:
         raise RunFailed(f"{out}: {change}; for details run: fedfleet replay {shlex.quote(str(out))}")
-    journals.require(out / "run.db")
     spec = load_spec(out / "spec.toml")
     events = list(journals.read(out / "run.db", spec.world["clients"]))
     return spec, events, bool(events) and isinstance(events[-1], RunEnded)

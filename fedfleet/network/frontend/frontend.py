@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,22 +25,31 @@ from fedfleet.network.frontend.claims import ReportDecoder, Uplink
 from fedfleet.network.frontend.partial_sums import PartialSums
 from fedfleet.network.frontend.report_log import GroupCommit, LogEntry, entry_to_bytes
 from fedfleet.network.frontend.spool import Spool
-from fedfleet.network.frontend.work_queue import DownloadGate, Waiters, WorkQueue, blob_name, wake, work_message
-from fedfleet.network.operations.process_memory import infrequent_gc
+from fedfleet.network.frontend.work_queue import (
+    DownloadGate,
+    Invitations,
+    Waiters,
+    WorkQueue,
+    blob_name,
+    wake,
+    work_message,
+)
+from fedfleet.network.operations.process_memory import infrequent_gc, keep_freed_memory
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import INLINE_BYTES
 from fedfleet.network.protocol.process_link import Blob, Link, connect_link, map_blob
-from fedfleet.network.rules.pace_steering import return_delays
+from fedfleet.network.rules.pace_steering import CALLS_PER_SECOND, Pace, return_delays
 from fedfleet.network.rules.peer_limits import Limits, PeerLimiter
 from fedfleet.network.security.secrets import RunKey, nonce_of
 from fedfleet.network.security.sum_cipher import cipher_of
 from fedfleet.network.server.options import FrontendConfig, config_from_bytes
 
 _NO_MODEL_SECONDS = 1.0
+_QUIET_SECONDS = 5.0  # without a payload on its way, after which freed memory goes back to the system
 FAILURE_EXIT_CODE = 3  # of a frontend that cannot go on, and that to start again would not help
 _MAX_DOWNLOAD_BYTES = 32 << 20  # of models on their way inside answers; large models are fetched in chunks
-_LATER_SECONDS = 2.0  # after which a device comes back, until the server has said when
+_UNTOLD_PACE = Pace(2.0)  # at which devices come back until the server has said when
 
 
 @dataclass(slots=True)
@@ -52,7 +61,8 @@ class FrontendState:
     blobs: dict[str, tuple[Blob, memoryview]] = field(default_factory=dict[str, tuple[Blob, memoryview]])
     frozen: Blob | None = None
     waiters: Waiters = field(default_factory=Waiters)
-    return_seconds: float = _LATER_SECONDS
+    invitations: Invitations = field(default_factory=Invitations)
+    pace: Pace = _UNTOLD_PACE
     round: int = 0
     end_reason: str = ""
     draining: bool = False
@@ -130,7 +140,7 @@ class Frontend:
         for bucket in message.discard:
             self.group_commit.discard(bucket)
         if message.HasField("come_back"):
-            state.return_seconds, state.round = message.come_back, message.round
+            state.pace, state.round = Pace(message.come_back, message.calls_per_second or CALLS_PER_SECOND), message.round
         state.draining = state.draining or message.drain
         if message.over:
             state.end_reason = message.over
@@ -208,13 +218,22 @@ class Frontend:
         return pb.Answer(work=work), data if inline else b""
 
     def return_delay(self, client: int) -> float:
-        """When a device without work should call again: at once, if it may wait on the line."""
-        if self.state.draining:
+        """When a device without work should call again: at once, if it may wait on the line.
+
+        Where not all fit on the line, none waits there for work that is not likely soon: it would have to call again and again.
+        """
+        state, config = self.state, self.config
+        if state.draining:
             return 30.0
-        if len(self.state.waiters) < self.config.hold:
+        likely, calls_per_second = state.pace
+        now = time.monotonic()
+        may_wait = likely <= config.hold_seconds or config.clients <= config.hold
+        if may_wait and len(state.waiters) + state.invitations.count(now) < config.hold:
+            state.invitations.add(client, now)
             return 0.0
-        likely, fleet = self.state.return_seconds, self.config.clients
-        return float(return_delays(np.array([client]), self.state.round, likely=likely, fleet=fleet)[0])
+        elsewhere = max(1, config.clients - config.hold)  # devices that are not on the line
+        delays = return_delays(np.array([client]), state.round, likely=likely, fleet=elsewhere, calls_per_second=calls_per_second)
+        return float(delays[0])
 
     def ready_message(self) -> inside.Ready:
         """What this frontend found on its disk."""
@@ -268,10 +287,11 @@ async def _serve_devices(frontend: Frontend, server_left: asyncio.Task[bool]) ->
 
     commit_task = asyncio.create_task(frontend.group_commit.run())
     commit_task.add_done_callback(frontend.on_task_done)
-    counters_task = asyncio.create_task(_send_counters(frontend))
+    service = FleetService(frontend)
+    counters_task = asyncio.create_task(_send_counters(frontend, service.on_quiet))
     stop_task = asyncio.create_task(frontend.stopped.wait())
     try:
-        async with serve_grpc(FleetService(frontend)):
+        async with serve_grpc(service):
             frontend.uplink.outbox().ready.CopyFrom(frontend.ready_message())
             await asyncio.wait({server_left, stop_task}, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -283,10 +303,16 @@ async def _serve_devices(frontend: Frontend, server_left: asyncio.Task[bool]) ->
         raise RunFailed(frontend.failure)
 
 
-async def _send_counters(frontend: Frontend) -> None:
+async def _send_counters(frontend: Frontend, on_quiet: Callable[[], None]) -> None:
     before: Mapping[str, float] = {}
+    quiet_since, returned = time.monotonic(), True
     while True:
         await asyncio.sleep(0.5)
+        if frontend.limiter.bytes_in_flight or frontend.downloads.nbytes:
+            quiet_since, returned = time.monotonic(), False
+        elif not returned and time.monotonic() - quiet_since > _QUIET_SECONDS:
+            on_quiet()
+            returned = True
         now: dict[str, float] = {
             **frontend.counters,
             "open_calls": len(frontend.state.waiters),
@@ -303,6 +329,7 @@ def main() -> None:
     """The process: its end of the socket pair is the file that the first argument numbers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its frontends in order
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    keep_freed_memory()
     end = socket.socket(fileno=int(sys.argv[1]))
     try:
         with infrequent_gc():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ import grpc
 import grpc.aio
 
 from fedfleet.core.errors import BadInput
+from fedfleet.network.frontend.grpc_server import GrpcServer, missing_internals
 from fedfleet.network.frontend.service import CallRefused, FleetService
-from fedfleet.network.protocol.frames import CHANNEL_OPTIONS, INLINE_BYTES, MAX_HEAD_BYTES, SERVICE
+from fedfleet.network.protocol.frames import CHANNEL_OPTIONS, INLINE_BYTES, MAX_HEAD_BYTES, SERVICE, method_path
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _PENDING = 200_000  # calls that may wait for their handlers: a burst must not lose any
@@ -65,6 +66,15 @@ def method_handlers(service: FleetService) -> dict[str, Any]:
     }
 
 
+def make_server(methods: Mapping[str, Any], options: Sequence[tuple[str, Any]]) -> GrpcServer | grpc.aio.Server:
+    """The server of the service: ours, or that of `grpc.aio` where the installed gRPC has not what ours needs."""
+    if not missing_internals():
+        return GrpcServer({method_path(name): handler for name, handler in methods.items()}, options)
+    server = grpc.aio.server(options=options)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, dict(methods)),))
+    return server
+
+
 @asynccontextmanager
 async def serve_grpc(service: FleetService) -> AsyncIterator[None]:
     """Answer devices at the shared port; on the way out calls in flight get a moment to end."""
@@ -82,8 +92,8 @@ async def serve_grpc(service: FleetService) -> AsyncIterator[None]:
 class _Door:
     """The server of gRPC, and what keeps it listening.
 
-    The name of a method that is not UTF-8 ends the loop in which gRPC's server takes calls: anyone could close the door with one
-    call. Then another server listens in its place. Calls that the earlier one had taken end as they would have.
+    The name of a method that is not UTF-8 ends the loop in which grpc.aio takes calls: anyone could close the door with one call.
+    Then another server listens in its place. Calls that the earlier one had taken end as they would have.
     """
 
     def __init__(self, service: FleetService) -> None:
@@ -94,9 +104,7 @@ class _Door:
     async def open(self) -> None:
         """Listen; refused if nobody can."""
         config, credentials = self._service.frontend.config, None
-        server = grpc.aio.server(options=_OPTIONS)
-        handlers = grpc.method_handlers_generic_handler(SERVICE, method_handlers(self._service))
-        server.add_generic_rpc_handlers((handlers,))
+        server = make_server(method_handlers(self._service), _OPTIONS)
         if config.tls:
             from fedfleet.network.security.tls import ServerFiles, server_credentials
 
@@ -112,7 +120,9 @@ class _Door:
         self._server = server
 
     async def keep_open(self) -> None:
-        """Listen again whenever the server of gRPC ends by itself."""
+        """Listen again whenever the server of grpc.aio ends by itself; ours does not."""
+        if isinstance(self._server, GrpcServer):
+            return
         asyncio.get_running_loop().set_exception_handler(_on_unretrieved)
         while True:
             try:

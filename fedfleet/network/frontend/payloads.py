@@ -38,13 +38,14 @@ class ChunkCache:
 
 
 class BufferPool:
-    """Buffers of `max_bytes` in all, to be taken and given back."""
+    """Buffers to be taken and given back: those that are in use and those that are kept have `max_bytes` in all."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes, self._spare, self.nbytes = max_bytes, list[bytearray](), 0
+        self._max_bytes, self._spare, self.nbytes, self._used_bytes = max_bytes, list[bytearray](), 0, 0
 
     def acquire(self, nbytes: int) -> bytearray:
         """A buffer of this size, with anything in it."""
+        self._used_bytes += nbytes
         for i, buffer in enumerate(self._spare):
             if len(buffer) == nbytes:
                 del self._spare[i]
@@ -54,24 +55,33 @@ class BufferPool:
 
     def release(self, buffer: bytearray) -> None:
         """It is not needed any more; a buffer of which there is still a view is left alone."""
+        self._used_bytes -= len(buffer)
         try:
             buffer.append(0)  # refused while there is a view of it
             del buffer[-1]
         except BufferError:
             return
-        while self._spare and self.nbytes + len(buffer) > self._max_bytes:
+        room = self._max_bytes - self._used_bytes - len(buffer)
+        while self._spare and self.nbytes > room:
             self.nbytes -= len(self._spare.pop(0))  # of a size that is not asked for any more, perhaps
-        if len(buffer) <= self._max_bytes:
+        if self.nbytes <= room:
             self._spare.append(buffer)
             self.nbytes += len(buffer)
 
+    def clear(self) -> None:
+        """Keep none."""
+        self._spare.clear()
+        self.nbytes = 0
+
 
 class PartialUploads:
-    """The beginnings of reports, in a folder that all frontends of the server share: `max_bytes` in all; the oldest goes first."""
+    """The beginnings of reports, in a folder that all frontends of the server share: `max_bytes` in all; the oldest goes first.
 
-    def __init__(self, folder: Path, max_bytes: int, cipher: SumCipher | None = None) -> None:
-        """A `cipher` encrypts what lies there."""
-        self._folder, self._max_bytes, self.buffers, self._cipher = folder, max_bytes, BufferPool(max_bytes), cipher
+    `in_flight_bytes` are those that buffers may take. A `cipher` encrypts what lies in the folder.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int, in_flight_bytes: int, cipher: SumCipher | None = None) -> None:
+        self._folder, self._max_bytes, self.buffers, self._cipher = folder, max_bytes, BufferPool(in_flight_bytes), cipher
         self._added_bytes = 0 if cipher is None else NONCE_BYTES
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 

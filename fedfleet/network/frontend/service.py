@@ -18,6 +18,7 @@ from fedfleet.network.frontend.frontend import Frontend
 from fedfleet.network.frontend.payloads import ChunkCache, PartialUploads
 from fedfleet.network.frontend.work_queue import hold_call
 from fedfleet.network.operations.metrics import count_call, count_report
+from fedfleet.network.operations.process_memory import return_freed_memory
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import (
@@ -27,6 +28,7 @@ from fedfleet.network.protocol.frames import (
     decode_frame,
     encode_frame,
     encode_message,
+    extend_crc32c,
     is_eval_task,
     parse_message,
     with_checksum,
@@ -101,8 +103,8 @@ class FleetService:
 
     def __init__(self, frontend: Frontend) -> None:
         self.frontend = frontend
-        partials = Path(frontend.config.shared) / "partials"
-        self._partials = PartialUploads(partials, frontend.config.in_flight_bytes // 4, frontend.cipher)
+        partials, in_flight_bytes = Path(frontend.config.shared) / "partials", frontend.config.in_flight_bytes
+        self._partials = PartialUploads(partials, in_flight_bytes // 4, in_flight_bytes, frontend.cipher)
         self._chunks = ChunkCache(_MAX_CHUNK_BYTES)
         self.methods: dict[str, Callable[[bytes, Call], Awaitable[bytes]]] = {
             "Enrol": self.enrol, "Check": self.check, "Hand": self.hand, "Held": self.upload_offset, "Leave": self.leave,
@@ -154,6 +156,11 @@ class FleetService:
         finally:
             count_call(counters, method, code)
 
+    def on_quiet(self) -> None:
+        """No payload has been on its way for a while: give back the memory that the next would use again."""
+        self._partials.buffers.clear()
+        return_freed_memory()
+
     # ---- who calls ---------------------------------------------------------------------------------------------------
 
     def authenticate(self, caller: pb.Caller) -> int:
@@ -193,6 +200,7 @@ class FleetService:
         frontend, state = self.frontend, self.frontend.state
         head = parse_message(data, pb.CheckIn)
         client = self.authenticate(head.caller)
+        state.invitations.remove(client)
         item = state.work_queue.next_item(client)
         is_working = item is not None and head.HasField("busy") and head.busy == item.task
         if is_working and not head.hold and not state.end_reason:  # it shows that it lives, and wants nothing
@@ -223,7 +231,7 @@ class FleetService:
         """A report in one message."""
         head, payload = decode_frame(data, pb.Report)
         client = self.authenticate(head.caller)
-        return await self._receive_report(client, head, payload, call)
+        return await self._receive_report(client, head, payload, crc32c(payload), call)
 
     async def hand_stream(self, requests: AsyncIterator[bytes], call: Call) -> bytes:
         """A report in chunks; what came of it before the line broke is kept, so that it can be resumed."""
@@ -243,18 +251,21 @@ class FleetService:
         if refusal is not None:
             frontend.counters["busy"] += 1
             return _receipt(pb.Receipt.BUSY, refusal.reason, seconds=refusal.seconds)
+        # Summed chunk by chunk: each is still in the processor's cache.
+        checksum = crc32c(memoryview(buffer)[:received])
         try:
             async for chunk in _with_timeout(requests, _IDLE_SECONDS + (head.nbytes - received) / _MIN_UPLOAD_RATE):
                 if len(chunk) > head.nbytes - received or len(chunk) > CHUNK + MAX_HEAD_BYTES:
                     frontend.strike(client, "a stream that brings more than it announced")
                     return _receipt(pb.Receipt.RETRY, f"more bytes arrived than the {head.nbytes} that it announced")
                 buffer[received : received + len(chunk)] = chunk
+                checksum = extend_crc32c(checksum, chunk)
                 received += len(chunk)
             if received < head.nbytes:
                 self._partials.keep(head, memoryview(buffer)[:received])
                 return _receipt(pb.Receipt.RETRY, f"only {received} of {head.nbytes} bytes came")
             self._partials.forget(head)
-            return await self._receive_report(client, head, memoryview(buffer), call, counted=True)
+            return await self._receive_report(client, head, memoryview(buffer), checksum, call, counted=True)
         except BaseException:  # the line broke, in whichever way this door says so
             if received < head.nbytes:
                 self._partials.keep(head, memoryview(buffer)[:received])
@@ -264,14 +275,14 @@ class FleetService:
             frontend.limiter.close(client, streams=1, nbytes=head.nbytes)
 
     async def _receive_report(
-        self, client: int, head: pb.Report, payload: memoryview, call: Call, *, counted: bool = False
+        self, client: int, head: pb.Report, payload: memoryview, checksum: int, call: Call, *, counted: bool = False
     ) -> bytes:
         frontend, began = self.frontend, time.monotonic()
         frontend.counters["bytes_up"] += len(payload)
         if not check_nonce(frontend.key, head.task, head.nonce):
             frontend.strike(client, f"a report of task {head.task} with a wrong nonce")
             return _receipt(pb.Receipt.REFUSED, "it shows no nonce of its task")
-        if len(payload) != head.nbytes or crc32c(payload) != head.crc32c:
+        if len(payload) != head.nbytes or checksum != head.crc32c:
             frontend.strike(client, f"a report of task {head.task} that was damaged on its way")
             return _receipt(pb.Receipt.RETRY, "it was damaged on its way: its length or checksum is wrong")
         if (head.kind == pb.TRAIN) is is_eval_task(head.task):

@@ -182,6 +182,31 @@ def _release(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
+_INVITATION_SECONDS = 2.0  # for which a place is kept
+
+
+class Invitations:
+    """Devices that were told to call at once and wait on the line: for each a place is kept until it calls, or for a moment."""
+
+    def __init__(self) -> None:
+        self._until: dict[int, float] = {}  # by client, the oldest first
+
+    def add(self, client: int, now: float) -> None:
+        """Keep a place for this client."""
+        self._until.pop(client, None)
+        self._until[client] = now + _INVITATION_SECONDS
+
+    def remove(self, client: int) -> None:
+        """It has called."""
+        self._until.pop(client, None)
+
+    def count(self, now: float) -> int:
+        """How many places are kept now."""
+        while self._until and next(iter(self._until.values())) <= now:
+            del self._until[next(iter(self._until))]
+        return len(self._until)
+
+
 class DownloadGate:
     """Lets models of `max_bytes` in all pass at once; one that is alone may pass however large it is.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -43,6 +44,32 @@ def _kilobytes(text: str) -> dict[str, int]:
     """The lines `Name:   123 kB` of a file of the system."""
     lines = (line.split() for line in text.splitlines())
     return {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) == 3 and words[2] == "kB"}
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's mallopt
+_KEPT_BYTES = (1 << 31) - 1  # of freed memory that a process keeps: all, until `return_freed_memory`
+_MAX_MMAP_THRESHOLD = 32 << 20  # glibc takes no larger one
+
+
+def keep_freed_memory() -> bool:
+    """Let this process use freed memory again before it asks the system for more; False where its C library has no such setting.
+
+    A frontend receives each report into fresh memory otherwise: the system clears its pages, and takes them back a moment later.
+    Call it before other threads have memory of their own.
+    """
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallopt"):
+        return False
+    settings = ((_M_TRIM_THRESHOLD, _KEPT_BYTES), (_M_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD), (_M_ARENA_MAX, 1))
+    taken = [libc.mallopt(name, value) for name, value in settings]
+    return all(taken)
+
+
+def return_freed_memory() -> None:
+    """Give freed memory back to the system, where the C library can."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 @contextmanager

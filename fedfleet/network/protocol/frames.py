@@ -121,6 +121,15 @@ def parse_message(data: bytes | memoryview, kind: type[Head]) -> Head:
         raise Refused(f"its head is not a valid {kind.__name__} ({error})") from None
 
 
+def extend_crc32c(crc: int, data: bytes) -> int:
+    """The CRC-32C of some bytes and these, from that of the bytes before.
+
+    >>> hex(extend_crc32c(crc32c(b"12345"), b"6789"))
+    '0xe3069283'
+    """
+    return google_crc32c.extend(crc, data)
+
+
 def offer_to_bytes(offer: Offer) -> bytes:
     """An offer as it travels: the model's leaves under their own names, what else goes down behind a mark; or in its code."""
     from fedfleet.core.tensor_format import pack_tree

@@ -226,7 +226,7 @@ class NewBlob(_message.Message):
     def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., nbytes: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
 
 class ToTransmitter(_message.Message):
-    __slots__ = ("grants", "blobs", "waves", "withdrawn", "dropped_blobs", "enrolled", "told", "close", "discard", "come_back", "over", "start", "drain", "revoked", "generations", "round", "frozen")
+    __slots__ = ("grants", "blobs", "waves", "withdrawn", "dropped_blobs", "enrolled", "told", "close", "discard", "come_back", "over", "start", "drain", "revoked", "generations", "round", "calls_per_second", "frozen")
     GRANTS_FIELD_NUMBER: _ClassVar[int]
     BLOBS_FIELD_NUMBER: _ClassVar[int]
     WAVES_FIELD_NUMBER: _ClassVar[int]
@@ -243,6 +243,7 @@ class ToTransmitter(_message.Message):
     REVOKED_FIELD_NUMBER: _ClassVar[int]
     GENERATIONS_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
+    CALLS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     FROZEN_FIELD_NUMBER: _ClassVar[int]
     grants: _containers.RepeatedCompositeFieldContainer[Grant]
     blobs: _containers.RepeatedCompositeFieldContainer[NewBlob]
@@ -260,5 +261,6 @@ class ToTransmitter(_message.Message):
     revoked: _containers.RepeatedScalarFieldContainer[int]
     generations: _containers.RepeatedScalarFieldContainer[int]
     round: int
+    calls_per_second: float
     frozen: str
-    def __init__(self, grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[NewBlob, _Mapping]]] = ..., waves: _Optional[_Iterable[_Union[Wave, _Mapping]]] = ..., withdrawn: _Optional[_Iterable[int]] = ..., dropped_blobs: _Optional[_Iterable[str]] = ..., enrolled: _Optional[_Iterable[_Union[Enrolled, _Mapping]]] = ..., told: _Optional[_Iterable[_Union[Told, _Mapping]]] = ..., close: _Optional[_Iterable[int]] = ..., discard: _Optional[_Iterable[int]] = ..., come_back: _Optional[float] = ..., over: _Optional[str] = ..., start: _Optional[bytes] = ..., drain: _Optional[bool] = ..., revoked: _Optional[_Iterable[int]] = ..., generations: _Optional[_Iterable[int]] = ..., round: _Optional[int] = ..., frozen: _Optional[str] = ...) -> None: ...
+    def __init__(self, grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[NewBlob, _Mapping]]] = ..., waves: _Optional[_Iterable[_Union[Wave, _Mapping]]] = ..., withdrawn: _Optional[_Iterable[int]] = ..., dropped_blobs: _Optional[_Iterable[str]] = ..., enrolled: _Optional[_Iterable[_Union[Enrolled, _Mapping]]] = ..., told: _Optional[_Iterable[_Union[Told, _Mapping]]] = ..., close: _Optional[_Iterable[int]] = ..., discard: _Optional[_Iterable[int]] = ..., come_back: _Optional[float] = ..., over: _Optional[str] = ..., start: _Optional[bytes] = ..., drain: _Optional[bool] = ..., revoked: _Optional[_Iterable[int]] = ..., generations: _Optional[_Iterable[int]] = ..., round: _Optional[int] = ..., calls_per_second: _Optional[float] = ..., frozen: _Optional[str] = ...) -> None: ...

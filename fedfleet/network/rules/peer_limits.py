@@ -61,7 +61,7 @@ class Limits:
     streams: int = 4  # open at once
     peer_bytes: int = 256 << 20  # in flight
     all_bytes: int = 1 << 30
-    peers: int = 50_000  # that are remembered, at 0.4 kB; who is silent and forgotten starts with full buckets
+    peers: int = 50_000  # that are remembered, at 0.4 kB, until their buckets are full again
 
 
 class Refusal(NamedTuple):
@@ -150,11 +150,24 @@ class PeerLimiter:
         if record is not None:
             self._peers.move_to_end(peer)
             return record
+        self._forget_idle(now)
         if len(self._peers) >= self._limits.peers and not self._evict_one(now):
             return None
         record = _Peer(Bucket(self._limits.calls.burst, now))
         self._peers[peer] = record
         return record
+
+    def _forget_idle(self, now: float) -> None:
+        """Forget the two peers that were silent for longest, if nothing is to be known of them: their buckets are full again."""
+        limits = self._limits
+        for _ in range(min(2, len(self._peers))):
+            oldest, record = next(iter(self._peers.items()))
+            if level(record.calls, limits.calls, now) < limits.calls.burst:
+                return  # the others called later
+            if record.in_use or (record.strikes and level(record.strikes, limits.strikes, now) < limits.strikes.burst):
+                self._peers.move_to_end(oldest)
+            else:
+                del self._peers[oldest]
 
     def _evict_one(self, now: float) -> bool:
         """Forget the peer that was silent for longest; those that hold something or are shut out go to the end first."""

@@ -44,6 +44,9 @@ _STATUS = {
 }
 
 
+_NO_SECONDS: Mapping[str, float] = {}  # one for all reports without any: a fleet's are many
+
+
 class Admission:
     """The table of tasks, and what is known of the reports that came. Sums are added up on arrival if the run `streams`."""
 
@@ -256,7 +259,7 @@ class Admission:
         self.metas[task] = meta
         names, stage_seconds = claim.names[claim.stats :], claim.values[claim.stats :]
         size = (claim.decoded_nbytes or claim.nbytes) * self._plan.byte_scale
-        self.costs[task] = ReportedCost(size, dict(zip(names, stage_seconds, strict=True)))
+        self.costs[task] = ReportedCost(size, dict(zip(names, stage_seconds, strict=True)) if names else _NO_SECONDS)
         if not arrived:
             effects.append(_arrival(task, wave, size, now))
         return effects

@@ -137,11 +137,12 @@ class ServerLoop:
     def _steer_pace(self) -> None:
         book = self.state.book
         working = self.state.phase in (Phase.GATHERING, Phase.EVALUATING)
-        seconds = self.steering.on_turn(
+        pace = self.steering.on_turn(
             self.now(), working=working, asking=self.is_asking(), missing=book.running, round_end=self.run.wake_at
         )
-        if seconds is not None:
-            self.supervisor.tell(inside.ToTransmitter(come_back=seconds, round=book.round))
+        if pace is not None:
+            message = inside.ToTransmitter(come_back=pace.seconds, calls_per_second=pace.calls_per_second, round=book.round)
+            self.supervisor.tell(message)
 
     def _carry_out(self, effects: Effects) -> None:
         for effect in effects:
@@ -240,7 +241,8 @@ class ServerLoop:
         self.offers.add_full_state(out, self.state)
         self.evaluations.add_full_state(out)
         if self.steering.announced is not None:
-            out.come_back, out.round = self.steering.announced, self.state.book.round
+            out.come_back, out.calls_per_second = self.steering.announced
+            out.round = self.state.book.round
         out.over = self.end_reason
         self._carry_out(self.membership.on_frontend_start(index))
         if self.supervisor.all_ready():

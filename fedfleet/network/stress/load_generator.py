@@ -23,11 +23,12 @@ from google_crc32c import extend as extended
 
 from fedfleet.core.errors import Refused
 from fedfleet.executors.child_process import read_message, send_message
-from fedfleet.network.operations.process_memory import infrequent_gc
+from fedfleet.network.operations.process_memory import infrequent_gc, keep_freed_memory
 from fedfleet.network.protocol.fleet_pb2 import Answer, Caller, CheckIn, FetchRequest, Receipt, Report, Work
 from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, crc32c, decode_frame, encode_frame
 from fedfleet.network.security.secrets import run_key, secret_of
 from fedfleet.network.stress.channels import Line, Target, channel_to
+from fedfleet.network.stress.event_loop import run
 from fedfleet.network.stress.meters import Latency
 from fedfleet.network.stress.stress_plan import dummy_update
 
@@ -311,8 +312,9 @@ def main() -> None:
     """Read a load, wait for the start, be its clients, answer with the tally."""
     load = Load(**read_message())
     key = run_key(Path(load.key))
+    keep_freed_memory()
     with infrequent_gc():
-        tally = asyncio.run(generate(load, lambda client: secret_of(key, client, 1), read_message))
+        tally = run(generate(load, lambda client: secret_of(key, client, 1), read_message))
     send_message({"tally": tally_json(tally)})
 
 

@@ -18,9 +18,10 @@ from typing import Any, Literal, NamedTuple
 import grpc
 
 from fedfleet.executors.child_process import Child, read_message, send_message
-from fedfleet.network.operations.process_memory import infrequent_gc
+from fedfleet.network.operations.process_memory import infrequent_gc, keep_freed_memory
 from fedfleet.network.protocol.frames import CHUNK
 from fedfleet.network.stress.channels import CHANNEL, SERVER, Target, channel_to, credentials_for
+from fedfleet.network.stress.event_loop import run
 from fedfleet.network.stress.meters import cpu_seconds
 
 Form = Literal["unary", "stream"]
@@ -90,7 +91,8 @@ def reserve_port() -> socket.socket:
 # ---- the server -------------------------------------------------------------------------------------------------
 
 
-def _handlers(payload: bytes) -> grpc.GenericRpcHandler:
+def methods(payload: bytes) -> dict[str, Any]:
+    """What gRPC alone serves, by full names: this payload down, any payload up."""
     chunks = [payload[i : i + CHUNK] for i in range(0, len(payload), CHUNK)]
 
     async def down(request: bytes, context: Any) -> bytes:
@@ -112,20 +114,18 @@ def _handlers(payload: bytes) -> grpc.GenericRpcHandler:
             pass
         return b"ok"
 
-    return grpc.method_handlers_generic_handler(
-        _SERVICE,
-        {
-            "Down": grpc.unary_unary_rpc_method_handler(down),
-            "Up": grpc.unary_unary_rpc_method_handler(up),
-            "DownStream": grpc.unary_stream_rpc_method_handler(down_stream),
-            "UpStream": grpc.stream_unary_rpc_method_handler(up_stream),
-        },
-    )
+    return {
+        f"/{_SERVICE}/Down": grpc.unary_unary_rpc_method_handler(down),
+        f"/{_SERVICE}/Up": grpc.unary_unary_rpc_method_handler(up),
+        f"/{_SERVICE}/DownStream": grpc.unary_stream_rpc_method_handler(down_stream),
+        f"/{_SERVICE}/UpStream": grpc.stream_unary_rpc_method_handler(up_stream),
+    }
 
 
 async def _serve(settings: dict[str, Any]) -> None:
     server = grpc.aio.server(options=SERVER)
-    server.add_generic_rpc_handlers((_handlers(bytes(settings["nbytes"])),))
+    by_name = {path.rpartition("/")[2]: handler for path, handler in methods(bytes(settings["nbytes"])).items()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, by_name),))
     address = f"127.0.0.1:{settings['port']}"
     secure = credentials_for(settings["certificate"], settings["key"])
     if secure is None:
@@ -201,8 +201,10 @@ async def _exchange(calls: list[_Calls], form: Form, in_flight: int, seconds: fl
 def main() -> None:
     """Play the role that the first line gives."""
     settings = read_message()
-    with infrequent_gc():  # as the processes that it is compared with
-        asyncio.run(_serve(settings) if settings["role"] == "serve" else _load(settings))
+    keep_freed_memory()
+    with infrequent_gc():  # both as the processes that it is compared with
+        # The load as that of a stress run; the server as whoever uses grpc.aio has it.
+        asyncio.run(_serve(settings)) if settings["role"] == "serve" else run(_load(settings))
 
 
 if __name__ == "__main__":

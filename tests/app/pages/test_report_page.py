@@ -64,10 +64,10 @@ def test_remarks_of_the_journal_are_told(run_copy):
 
 
 def test_a_report_that_finds_no_room_says_how_to_have_it_later(tiny_run, monkeypatch):
-    def full(path, text, encoding):
+    def full(path, target):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(RunFailed, match=r"is finished, but .*cannot write .*report.html: No space.*; then run: fedfleet report "):
         write_report(tiny_run)
 

@@ -35,15 +35,30 @@ def test_a_room_that_somebody_looks_into_is_left_alone():
 
 def test_no_more_is_kept_than_allowed_and_the_oldest_goes():
     rooms = BufferPool(100)
-    old, new, large = bytearray(60), bytearray(50), bytearray(101)
+    old, new, large = (rooms.acquire(size) for size in (60, 50, 101))
     for room in (old, new, large):
         rooms.release(room)
     assert rooms.nbytes == 0  # the large one has put the others out, and is too large itself
+    old, new = rooms.acquire(60), rooms.acquire(50)
     rooms.release(old)
     rooms.release(new)
     assert rooms.nbytes == 50
-    assert rooms.acquire(60) is not old
     assert rooms.acquire(50) is new
+    rooms.release(new)
+    assert rooms.acquire(60) is not old
+
+
+def test_what_is_kept_and_what_is_in_use_fit_into_the_room_together():
+    rooms = BufferPool(100)
+    first, second, third = (rooms.acquire(40) for _ in range(3))
+    rooms.release(first)
+    assert rooms.nbytes == 0  # 80 are in use
+    rooms.release(second)
+    assert rooms.nbytes == 40
+    rooms.release(third)
+    assert rooms.nbytes == 80
+    rooms.clear()
+    assert rooms.nbytes == 0 and rooms.acquire(40) is not third
 
 
 def test_chunks_are_made_once_and_are_the_bytes_of_the_model():
@@ -71,9 +86,9 @@ def head(task: int = 1, nbytes: int = 10, crc: int = 7, offset: int = 0) -> pb.R
 
 
 def test_what_came_is_there_for_whoever_resumes_the_same_report(tmp_path: Path) -> None:
-    partials = PartialUploads(tmp_path / "p", 100)
+    partials = PartialUploads(tmp_path / "p", 100, 100)
     partials.keep(head(), memoryview(b"abcd"))
-    other = PartialUploads(tmp_path / "p", 100)  # another transmitter
+    other = PartialUploads(tmp_path / "p", 100, 100)  # another transmitter
     assert other.stored_bytes(1, 7, 10) == 4
     assert other.start_upload(head(offset=4)) == (bytearray(b"abcd" + bytes(6)), 4)
     assert other.start_upload(head()) == (bytearray(10), 0)  # it begins anew
@@ -84,14 +99,14 @@ def test_what_came_is_there_for_whoever_resumes_the_same_report(tmp_path: Path) 
 
 
 def test_less_than_what_is_there_is_not_kept(tmp_path: Path) -> None:
-    partials = PartialUploads(tmp_path, 100)
+    partials = PartialUploads(tmp_path, 100, 100)
     partials.keep(head(), memoryview(b"abcdef"))
     partials.keep(head(), memoryview(b"abc"))
     assert partials.stored_bytes(1, 7, 10) == 6
 
 
 def test_the_oldest_goes_when_there_is_too_much(tmp_path: Path) -> None:
-    partials = PartialUploads(tmp_path, 10)
+    partials = PartialUploads(tmp_path, 10, 100)
     for task in range(4):
         partials.keep(head(task), memoryview(b"abcd"))
         os.utime(partials._path(task, 7, 10), ns=(task, task))
@@ -101,7 +116,7 @@ def test_the_oldest_goes_when_there_is_too_much(tmp_path: Path) -> None:
 
 
 def test_a_file_that_claims_more_than_the_report_has_harms_nobody(tmp_path: Path) -> None:
-    partials = PartialUploads(tmp_path, 100)
+    partials = PartialUploads(tmp_path, 100, 100)
     partials._path(1, 7, 10).write_bytes(bytes(50))
     assert partials.stored_bytes(1, 7, 10) == 10
     buffer, have = partials.start_upload(head(offset=10))
@@ -110,10 +125,10 @@ def test_a_file_that_claims_more_than_the_report_has_harms_nobody(tmp_path: Path
 
 def test_what_came_of_a_private_run_is_encrypted(tmp_path: Path) -> None:
     cipher = cipher_of(bytes(32))
-    partials = PartialUploads(tmp_path, 100, cipher)
+    partials = PartialUploads(tmp_path, 100, 100, cipher)
     partials.keep(head(), memoryview(b"abcdef"))
     assert partials.stored_bytes(1, 7, 10) == 6
-    assert PartialUploads(tmp_path, 100, cipher).start_upload(head(offset=6)) == (bytearray(b"abcdef" + bytes(4)), 6)
+    assert PartialUploads(tmp_path, 100, 100, cipher).start_upload(head(offset=6)) == (bytearray(b"abcdef" + bytes(4)), 6)
     (path,) = tmp_path.iterdir()
     assert b"abc" not in path.read_bytes()
     path.write_bytes(b"short")

@@ -96,6 +96,43 @@ def test_a_device_whose_hold_is_over_counts_as_there_until_it_was_told_to_come_b
     perform(tmp_path, act, hold=1)
 
 
+def test_no_more_devices_are_invited_to_the_line_than_fit_there(tmp_path: Path) -> None:
+    async def act(stage: Stage) -> None:
+        stage.tell(come_back=3.0)
+        delays = [(await stage.check(client)).later.seconds for client in range(4)]
+        assert delays == [0.0, 0.0, 3.0, 3.0]
+        waiting = asyncio.create_task(stage.check(0, hold=True))  # its invitation becomes a place
+        await until(lambda: stage.transmitter.state.waiters)
+        assert (await stage.check(2)).later.seconds == 3.0
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert (await stage.check(2)).later.seconds == 0.0
+
+    perform(tmp_path, act, hold=2, hold_seconds=5.0)
+
+
+@pytest.mark.parametrize(("hold", "seconds"), [(5, 60.0), (6, 0.0)], ids=["not all fit on the line", "all fit"])
+def test_work_that_is_far_is_not_waited_for_on_the_line_unless_all_fit_there(hold: int, seconds: float, tmp_path: Path) -> None:
+    async def act(stage: Stage) -> None:
+        stage.tell(come_back=60.0)
+        assert (await stage.check(1)).later.seconds == seconds
+        stage.tell(come_back=4.0)
+        assert (await stage.check(1)).later.seconds == 0.0
+
+    perform(tmp_path, act, hold=hold, hold_seconds=5.0)
+
+
+def test_a_large_fleet_is_spread_over_as_many_calls_as_the_server_bears(tmp_path: Path) -> None:
+    async def act(stage: Stage) -> None:
+        stage.tell(come_back=60.0)
+        slow = stage.transmitter.return_delay(7)
+        stage.tell(come_back=60.0, calls_per_second=2000.0)
+        fast = stage.transmitter.return_delay(7)
+        assert slow - 60.0 == pytest.approx(2.0 * (fast - 60.0)) and fast > 60.0
+
+    perform(tmp_path, act, hold=1, hold_seconds=5.0, clients=100_000)
+
+
 def test_who_hangs_up_is_gone_and_leaves_no_place_taken(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         waiting = asyncio.create_task(stage.check(1, hold=True))

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.network.frontend.work_queue import DownloadGate, WorkQueue, blob_name, hold_call, wake, work_message
+from fedfleet.network.frontend.work_queue import (
+    DownloadGate,
+    Invitations,
+    WorkQueue,
+    blob_name,
+    hold_call,
+    wake,
+    work_message,
+)
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.process_link import Blob
@@ -249,3 +257,17 @@ def test_nothing_is_lost_or_kept_whatever_becomes_of_the_calls(asked, random):
         assert gate.nbytes == 0
 
     asyncio.run(run())
+
+
+def test_a_place_on_the_line_is_kept_until_its_device_calls_or_for_a_moment() -> None:
+    invitations = Invitations()
+    for client in range(5):
+        invitations.add(client, float(client))
+    assert invitations.count(1.9) == 5
+    assert invitations.count(2.0) == 4  # that of client 0 is over
+    invitations.remove(3)
+    invitations.remove(77)
+    assert invitations.count(2.0) == 3
+    invitations.add(1, 2.5)  # again, and so later than the others
+    assert invitations.count(4.2) == 2
+    assert invitations.count(99.0) == 0

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from fedfleet.network.rules.pace_steering import (
     Arrivals,
     Outlook,
+    Pace,
+    PaceSteering,
     ServerActivity,
     add_arrivals,
+    bearable_calls,
     rate,
     return_delays,
     seconds_to_work,
@@ -68,3 +71,44 @@ def test_a_rate_fades_when_nothing_comes():
     assert rate(seen, 10_000.0) == pytest.approx(0.0, abs=1e-12)
     assert rate(Arrivals(began=0.0), 0.0) == 0.0
     assert rate(seen, 49.0) > 0  # a clock that went back
+
+
+def test_a_round_of_which_nothing_came_lasts_as_long_again_and_a_new_rate_is_not_trusted_for_long():
+    reports = ServerActivity.AWAITING_REPORTS
+    assert seconds_to_work(Outlook(reports, missing=10, elapsed=60.0)) == 60.0
+    assert seconds_to_work(Outlook(reports, missing=10_000, per_second=10.0, elapsed=2.0)) == 8.0
+    assert seconds_to_work(Outlook(reports, missing=10_000, per_second=10.0, elapsed=2.0, usual_seconds=90.0)) == 88.0
+    assert seconds_to_work(Outlook(reports, missing=100, per_second=10.0, elapsed=2.0, usual_seconds=90.0)) == 10.0
+    assert seconds_to_work(Outlook(reports, missing=100, per_second=10.0, elapsed=95.0, usual_seconds=90.0)) == 10.0
+
+
+def follow(steering, start, seconds, per_second=0, missing=1000, **doing):
+    """The paces that are told while a server does this for so long, looking ten times a second."""
+    told = []
+    for i in range(1, 10 * seconds + 1):
+        for _ in range(per_second // 10):
+            steering.on_arrival()
+        now = start + i / 10
+        left = missing - per_second * i // 10
+        told.append(steering.on_turn(now, working=False, round_end=None, missing=left, **{"asking": False, **doing}))
+    return [pace for pace in told if pace is not None]
+
+
+def test_pauses_between_rounds_do_not_slow_the_rate_down():
+    steering = PaceSteering(0.0)
+    follow(steering, 0.0, 50, asking=True)
+    first = follow(steering, 50.0, 10, per_second=2000, missing=20_000)[-1]
+    assert first.calls_per_second == pytest.approx(bearable_calls(2000.0), rel=0.1)
+    follow(steering, 60.0, 600, asking=True)
+    second = follow(steering, 660.0, 2, per_second=2000, missing=20_000)[-1]
+    assert second.calls_per_second == pytest.approx(bearable_calls(2000.0), rel=0.1)
+    assert second.seconds == pytest.approx(8.0, rel=0.2)
+
+
+def test_a_slow_server_is_called_as_often_as_before():
+    assert bearable_calls(0.0) == bearable_calls(500.0) == Pace(1.0).calls_per_second
+
+
+def test_what_is_news_is_told_once():
+    steering = PaceSteering(0.0)
+    assert len(follow(steering, 0.0, 20, asking=True)) == 1

@@ -129,3 +129,19 @@ def test_closing_what_was_never_open_gives_nothing():
     door.close("a", nbytes=100)
     assert door.bytes_in_flight == 0
     assert door.open("a", 0.0, nbytes=11) is not None
+
+
+def test_peers_of_which_something_is_to_be_known_are_remembered_among_a_fleet_that_is_forgotten():
+    door = PeerLimiter(Limits(calls=Rate(20.0, 100.0), strikes=Rate(0.001, 2.0), streams=1))
+    door.open("holds", 0.0, streams=1)
+    door.strike("struck", 0.0)
+    for _ in range(100):
+        door.admit_call("busy", 0.0)
+    for i in range(2000):
+        assert door.admit_call(i, 1.0 + i * 0.005) is None
+        if i == 600:
+            assert door.admit_call("busy", 4.0, cost=90.0) is not None  # 80 of its calls are there again
+    assert len(door) <= 2 + 2 * 10  # who called once has a full bucket again after a twentieth of a second
+    assert door.open("holds", 11.0, streams=1) is not None
+    door.strike("struck", 11.0)
+    assert door.admit_call("struck", 11.0) is not None

@@ -15,7 +15,7 @@ from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import RunState
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.rules.pace_steering import PaceSteering
+from fedfleet.network.rules.pace_steering import Pace, PaceSteering
 from fedfleet.network.security.enrolment import Registry, Terms
 from fedfleet.network.security.secrets import run_key
 from fedfleet.network.server.admission import Admission
@@ -153,10 +153,10 @@ def test_a_bucket_is_closed_once_and_again_when_what_was_handed_in_is_too_old(tm
 def test_pace_steering_tells_news_alone() -> None:
     steering = PaceSteering(0.0)
     quiet = {"working": False, "missing": 10, "round_end": 100.0}
-    assert steering.on_turn(1.0, asking=True, **quiet) == 0.0
+    assert steering.on_turn(1.0, asking=True, **quiet) == Pace(0.0)
     assert steering.on_turn(2.0, asking=True, **quiet) is None
-    assert steering.on_turn(3.0, asking=False, **quiet) == 97.0
+    assert steering.on_turn(3.0, asking=False, **quiet) == Pace(97.0)
     for _ in range(20):
         steering.on_arrival()
-    likely = steering.on_turn(4.0, asking=False, **quiet)
-    assert likely is not None and 0 < likely < 10 and steering.announced == likely
+    pace = steering.on_turn(4.0, asking=False, **quiet)
+    assert pace is not None and 0 < pace.seconds < 10 and steering.announced == pace

@@ -218,10 +218,10 @@ def told(scene: Scene, index: int) -> list[float]:
 def test_news_is_told_and_what_is_not_new_is_not(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
         tasks = await opened(scene)
-        scene.pass_by(1.0)
+        scene.pass_by(10.0)
         await scene.turn()
         told(scene, 0)
-        scene.pass_by(1.0)
+        scene.pass_by(0.6)
         await scene.turn()
         assert told(scene, 0) == []
         scene.claim(0, tasks[0])

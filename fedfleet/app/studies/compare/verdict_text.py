@@ -11,6 +11,7 @@ from fedfleet.measure.score_info import ScoreInfo
 from fedfleet.measure.statistics.blocked_design import INCOMPLETE, POOLED, UNEQUAL
 from fedfleet.measure.statistics.paired_tests import shared_parts
 
+_UNLIKE_TIMES = 2.0  # times that one arm may take longer than another before a word is said
 _NAMED = 4  # arms that are named in a sentence
 _ALONE = "an arm of which some runs made no model is tested by itself (paired t test)"
 _METHODS = {
@@ -121,6 +122,7 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
     served = [r.name for r in runs if r.served]
     if served:
         messages.append(f"served over a network, so their time is real, not virtual: {_name_list(served)}")
+    messages += _unequal_time_caveats(each)
     messages += _repeat_caveats(arms, each)
     sizes = sorted({r.tested for r in runs if r.tested})
     if len(sizes) > 1:
@@ -134,6 +136,20 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
         valid = f"intervals and p stay valid for {len(each)} arms, and if these are compared again after more seeds"
         messages.append(f"{how}; {valid}")
     return messages
+
+
+def _unequal_time_caveats(each: Sequence[Arm]) -> list[str]:
+    """Why arms end at different moments, where nothing but a number of rounds stopped their runs."""
+    runs = [run for arm in each for run in arm.runs]
+    if len(each) < 2 or any(run.metrics.get("stopped_by") != "rounds" or run.served for run in runs):
+        return []
+    ends = [max(run.end for run in arm.runs) for arm in each]
+    if max(ends) < _UNLIKE_TIMES * min(ends):
+        return []
+    return [
+        f"all runs stopped after a number of rounds (stop.rounds), which take the arms from {span(min(ends))} to "
+        f"{span(max(ends))}; with stop.virtual_seconds all arms get the same time"
+    ]
 
 
 def _repeat_caveats(arms: Sequence[Arm], each: Sequence[Arm]) -> list[str]:

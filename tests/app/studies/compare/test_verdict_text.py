@@ -79,3 +79,12 @@ def test_the_method_is_named_where_there_is_a_p_value():
     assert not any("intervals and p" in said for said in verdict(arms(CASES["many arms"])).caveats)
     several = [made(s, ((9.0, 0.1 * i + s / 99),), name=f"{i}-{s}", algorithm={"lr": i}) for i in range(1, 4) for s in SEEDS]
     assert any("blocked design" in said and "3 arms" in said for said in verdict(arms(several)).caveats)
+
+
+def test_arms_that_end_at_different_moments_by_their_rounds_say_why():
+    stopped = {"metrics": {"stopped_by": "rounds"}}
+    told = verdict(arms([waiting(1, (10.0, 0.5), end=7200.0, **stopped), hurried(1, (10.0, 0.5), end=600.0, **stopped)])).caveats
+    assert any("from 10.0 min to 2.0 h" in one and "stop.virtual_seconds" in one for one in told)
+    alike = verdict(arms([waiting(1, (10.0, 0.5), end=700.0, **stopped), hurried(1, (10.0, 0.5), end=600.0, **stopped)])).caveats
+    asked = verdict(arms([waiting(1, (10.0, 0.5), end=7200.0), hurried(1, (10.0, 0.5), end=600.0)])).caveats
+    assert not any("stop.virtual_seconds" in one for one in (*alike, *asked))
