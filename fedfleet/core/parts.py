@@ -61,7 +61,7 @@ class Offer:
 class Promise:
     """What a private algorithm does, from which its privacy loss follows: the mechanism, the noise as a multiple of how far one
     report can move what is released, and the delta that is granted. `epsilon` is what the noise was solved for, where it was.
-    `sample`: clients of the fleet, and how many at most are in a commit, where each commit draws them in secret, without replacement."""
+    `sample`: clients of the fleet and, at most, of a commit, where each commit draws them in secret, without replacement."""
 
     mechanism: Literal["gaussian", "tree", "local"]
     noise: float
