@@ -204,16 +204,18 @@ def _enter(fold: Fold, acc: Folding, report: Report, entry: Entry) -> None:
     factor = entry.factor
     if fold.clip is not None:
         factor *= clip_factor(fold.clip, squares_of(report.update, acc.scales), slack(acc.like, acc.scales))
-    # What the fold gives each leaf, of what the client trained of it.
-    parts, trained = entry.parts, report.parts
-    if parts is None or trained is None:
-        parts = trained if parts is None else parts
-    else:
-        parts = {n: parts.get(n, 1.0) * trained.get(n, 1.0) for n in (*parts, *trained)}
+    parts = joint_parts(entry.parts, report.parts)
     exact.add(
         target, report.update, entry.weight, acc.scales,
         factor=factor, parts=parts, total_weight=fold.total_weight, counted=counted,
     )  # fmt: skip
+
+
+def joint_parts(parts: exact.Parts | None, trained: exact.Parts | None) -> exact.Parts | None:
+    """What the fold gives each leaf, of what the client trained of it."""
+    if parts is None or trained is None:
+        return trained if parts is None else parts
+    return {n: parts.get(n, 1.0) * trained.get(n, 1.0) for n in (*parts, *trained)}
 
 
 def sum_for(acc: Folding, name: str) -> exact.Accumulator:

@@ -61,8 +61,7 @@ class Offer:
 class Promise:
     """What a private algorithm does, from which its privacy loss follows: the mechanism, the noise as a multiple of how far one
     report can move what is released, and the delta that is granted. `epsilon` is what the noise was solved for, where it was.
-    `sample` are the clients of the fleet and how many of them, at most, are in a commit, where each commit draws them in secret,
-    evenly and without replacement."""
+    `sample`: clients of the fleet and, at most, of a commit, where each commit draws them in secret, without replacement."""
 
     mechanism: Literal["gaussian", "tree", "local"]
     noise: float
@@ -366,19 +365,20 @@ class Trial:
 class Executor:
     """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores.
 
-    `fold(jobs, contexts, fold, server)` trains and adds up in place, for folds that stream. `close()`, where there is one, ends the
-    processes that the executor started; the owner of the executor calls it at the end. `warnings()` is what a person should know
-    about how the work went, when it is done. `together`: it is fastest with many jobs at once.
+    `fold(jobs, contexts, fold, server, decode)` trains and adds up in place, for folds that stream; `begin(jobs)` may start before.
+    `close()`, if any, ends the processes that it started; its owner calls it at the end. `warnings()` is what a person should know
+    about how the work went. `together`: it is fastest with many jobs at once.
     """
 
     name: str
     train: Callable[[Sequence[Job]], Iterable[Report]]
     evaluate: Callable[[Sequence[Trial]], Iterable[Score]]
-    fold: Callable[[Sequence[Job], Sequence[Context], Fold, ServerState], FoldResult] | None = None
+    fold: Callable[..., FoldResult] | None = None
     close: Callable[[], None] | None = None
     notes: tuple[str, ...] = ()  # what a person should know about how it works, one line each
     warnings: Callable[[], tuple[str, ...]] | None = None
     together: bool = False
+    begin: Callable[[Sequence[Job]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

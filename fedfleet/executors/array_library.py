@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.codec import Codec
+from fedfleet.core.records import Slots
 from fedfleet.learn.codecs.messages import decode_bytes, encode_bytes
 
 # Arrays of one library by name, with a leading client axis.
@@ -29,6 +30,8 @@ class ArrayLibrary:
     norms: Callable[[Stack, int], np.ndarray]
     # (codec, stack, one address per client) -> the stack as it arrives
     round_trip: Callable[[Codec, Stack, np.ndarray], dict[str, Any]]
+    # (slots of a stack, clients) -> what each client remembers, as copies: a view would keep the whole stack alive
+    split_slots: Callable[[Mapping[str, Stack], int], list[Slots]]
     no_grad: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
@@ -47,6 +50,10 @@ def _round_trip(codec: Codec, stack: Stack, where: np.ndarray) -> dict[str, Any]
     return {n: np.stack([tree[n] for tree in arrived]) for n in stack}
 
 
+def _split_slots(memory: Mapping[str, Stack], clients: int) -> list[Slots]:
+    return [{slot: {n: np.array(v[c]) for n, v in tree.items()} for slot, tree in memory.items()} for c in range(clients)]
+
+
 NUMPY = ArrayLibrary(
     is_floating=lambda leaf: leaf.dtype.kind == "f",
     dtype=lambda leaf: leaf.dtype,
@@ -54,4 +61,5 @@ NUMPY = ArrayLibrary(
     stack_leaf=lambda values, like: np.stack([np.asarray(v) for v in values]),
     norms=_norms,
     round_trip=_round_trip,
+    split_slots=_split_slots,
 )

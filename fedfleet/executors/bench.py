@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedfleet.core.decoders import Decoder
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm, Job, Offer, Task
 from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
 from fedfleet.core.records import Context, Report
 from fedfleet.executors.client_half import batches
+from fedfleet.executors.gather import folds_in_place
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.cohort import train_cohort
 from fedfleet.executors.stacked.executor import stacked_executor
@@ -134,8 +136,9 @@ def algorithm_jobs(bench: Bench, algorithm: Algorithm) -> list[Job]:
 
 def fold_work(execute: Any, algorithm: Algorithm, task: Task, jobs: Sequence[Job]) -> Callable[[], Any] | None:
     """A round as a run does it where the executor adds up in place; what clients remember goes into the next one."""
-    if execute.fold is None or not algorithm.fold.streams or algorithm.accept is not None:
+    if not folds_in_place(execute, algorithm):
         return None
+    decode = algorithm.accept.stack if isinstance(algorithm.accept, Decoder) else None
     server = algorithm.init(task.init(0))
     contexts = [Context(0, 1.0, job.client) for job in jobs]
     memory: dict[int, Any] = {}
@@ -144,7 +147,7 @@ def fold_work(execute: Any, algorithm: Algorithm, task: Task, jobs: Sequence[Job
         round_jobs = [
             Job(j.task, j.client, j.key, j.seed, j.offer, j.local, j.rows, j.steps, memory.get(j.client, {})) for j in jobs
         ]
-        folded = execute.fold(round_jobs, contexts, algorithm.fold, server)
+        folded = execute.fold(round_jobs, contexts, algorithm.fold, server, decode)
         memory.update(folded.memory)
         return folded
 

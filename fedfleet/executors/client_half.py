@@ -51,12 +51,20 @@ class PreparedJob:
 
 @dataclass(slots=True)
 class Tallies:
-    """What a kernel counted, one entry per client: summed losses, summed squares of single losses, samples, steps."""
+    """What a kernel counted, one entry per client: summed losses, summed squares of single losses, samples, steps.
 
-    loss: np.ndarray
-    squared: np.ndarray
+    The sums may still be on an accelerator, whose work nobody waits for until they are asked for (`on_host`).
+    """
+
+    loss: Any
+    squared: Any
     samples: np.ndarray
     steps: np.ndarray
+
+    def on_host(self) -> Tallies:
+        """The same with all of it here."""
+        loss, squared = (v if isinstance(v, np.ndarray) else v.cpu().numpy() for v in (self.loss, self.squared))
+        return Tallies(loss, squared, self.samples, self.steps)
 
     def add(self, other: Tallies) -> Tallies:
         """The counts of two stages together."""
@@ -141,16 +149,16 @@ def reports(group: Sequence[PreparedJob], trained: TrainedStack) -> Iterator[Rep
         norms = arrays.norms(result.update, len(group))
         result = apply_hooks_and_codec(group, result, arrays)
     update = {n: arrays.to_numpy(v) for n, v in result.update.items()}
-    memory = {slot: {n: arrays.to_numpy(v) for n, v in tree.items()} for slot, tree in result.memory.items()}
+    tallies = trained.tallies.on_host()
+    memory = arrays.split_slots(result.memory, len(group))
     for c, prepared in enumerate(group):
         yield Report(
             prepared.job.task,
             prepared.job.client,
             {n: v[c] for n, v in update.items()},
             float(result.weight[c]),
-            stats_of(prepared, trained.tallies, c, norms[c]),
-            # Copies of what is kept: a view would keep the whole stack alive.
-            {slot: {n: np.array(v[c]) for n, v in tree.items()} for slot, tree in memory.items()} or None,
+            stats_of(prepared, tallies, c, norms[c]),
+            memory[c] or None,
             None if result.bytes_up is None else float(result.bytes_up[c]),
         )
 

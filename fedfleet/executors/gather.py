@@ -12,11 +12,12 @@ from fedfleet.core import aggregation
 from fedfleet.core.aggregation import TOO_FEW, Fold, Folding
 from fedfleet.core.commands import Evaluate, Gather, Probe
 from fedfleet.core.cost import settings_at
+from fedfleet.core.decoders import Decoder
 from fedfleet.core.errors import Refused
 from fedfleet.core.events import Evaluated, ReportsGathered
 from fedfleet.core.lazy_sequence import LazySequence
 from fedfleet.core.noise import add_noise, seeded_key
-from fedfleet.core.parts import Executor, FoldResult, Job, Plan, Trial
+from fedfleet.core.parts import Algorithm, Executor, FoldResult, Job, Plan, Trial
 from fedfleet.core.passes import NO_MEMORY, NO_SETTINGS
 from fedfleet.core.records import (
     ClientScores,
@@ -74,18 +75,31 @@ def gather(
     now: float,
     reports: Iterable[Report] | None = None,
     key: bytes | None = None,
+    jobs: Sequence[Job] | None = None,
 ) -> ReportsGathered:
-    """Train (unless the reports are there already), check and fold, in task order. `key` addresses noise (None: the seed does)."""
+    """Train (unless the reports are there already), check and fold, in task order. `key` addresses noise (None: the seed does).
+
+    `jobs` are those of the tasks, where they have been made already.
+    """
     algorithm, server, contexts = plan.algorithm, command.server, command.contexts
     noise_address = command.version, key
     if reports is not None:
         return fold_reports(plan, memory, server, contexts, reports, now, noise_address)
-    if execute.fold is None or not algorithm.fold.streams or algorithm.accept is not None:
-        jobs = jobs_for(plan, world, memory, command.tasks, command.waves)
+    if execute.fold is None or not folds_in_place(execute, algorithm):
+        if jobs is None:
+            jobs = jobs_for(plan, world, memory, command.tasks, command.waves)
         return fold_reports(plan, memory, server, contexts, execute.train(jobs), now, noise_address)
-    jobs = LazySequence(len(contexts), partial(jobs_for, plan, world, memory, command.tasks, command.waves))
-    folded = execute.fold(jobs, contexts, algorithm.fold, server)
+    if jobs is None:
+        jobs = LazySequence(len(contexts), partial(jobs_for, plan, world, memory, command.tasks, command.waves))
+    decode = algorithm.accept.stack if isinstance(algorithm.accept, Decoder) else None
+    folded = execute.fold(jobs, contexts, algorithm.fold, server, decode)
     return finish_gather(plan, memory, contexts, folded, now, noise_address)
+
+
+def folds_in_place(execute: Executor, algorithm: Algorithm) -> bool:
+    """Can the executor add up this algorithm's updates where they are made?"""
+    decodes_stacks = algorithm.accept is None or isinstance(algorithm.accept, Decoder)
+    return execute.fold is not None and algorithm.fold.streams and decodes_stacks
 
 
 def admit(

@@ -17,7 +17,8 @@ from fedfleet.core.parts import Executor, Job, Task
 from fedfleet.core.records import Report
 from fedfleet.executors.client_half import TrainedStack, reports
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import executor_at, train_unstackable
+from fedfleet.executors.stacked.device_fold import train_unstackable
+from fedfleet.executors.stacked.executor import executor_at
 from fedfleet.executors.stacked.joint_stack import Part, parts_of, train_parts
 from fedfleet.executors.stacked.lean_loop import use_one_kernel_thread
 from fedfleet.executors.stacked.numerics import can_join

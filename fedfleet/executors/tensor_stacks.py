@@ -3,7 +3,9 @@ client's half needs of torch."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,13 @@ from fedfleet.executors.client_half import PreparedJob
 from fedfleet.learn.codecs.messages import round_trip
 
 Tensors = dict[str, torch.Tensor]
+CPU = torch.device("cpu")
 _SPAN = 4096  # elements whose squares are summed in single precision before double takes over
+
+
+def is_accelerator(device: torch.device) -> bool:
+    """Does what goes there cross a bus? Then it goes once, and what clients have in common stays one row."""
+    return device.type != "cpu"
 
 
 def stack_trees(trees: Sequence[Tree], device: torch.device) -> Tensors:
@@ -48,6 +56,13 @@ def _to_tensor(value: Any, device: torch.device) -> torch.Tensor:
 
 
 def _stack_leaves(values: list[Any], device: torch.device) -> torch.Tensor:
+    """One leaf of many clients. On an accelerator what several have in common crosses the bus once; what all have is one row."""
+    different = list({id(v): v for v in values}.values()) if is_accelerator(device) else values
+    if len(different) == 1 and len(values) > 1:
+        return _to_tensor(values[0], device).unsqueeze(0).expand(len(values), *np.shape(values[0]))
+    if len(different) < len(values):
+        place = {id(v): i for i, v in enumerate(different)}
+        return _stack_leaves(different, device)[torch.tensor([place[id(v)] for v in values], device=device)]
     if all(getattr(v, "tensor", None) is not None for v in values):
         return torch.stack([v.tensor.to(device) for v in values])
     return torch.from_numpy(np.stack([np.asarray(v) for v in values])).to(device)
@@ -86,14 +101,40 @@ class DeviceLeaf:
         return _numpy_dtype(self.tensor)
 
 
-def device_slots(memory: Mapping[str, Mapping[str, torch.Tensor]], c: int) -> Slots:
-    """One client's memory, left on the device; on a CPU, arrays of its own."""
+def split_slots(memory: Mapping[str, Mapping[str, torch.Tensor]], clients: int) -> list[Slots]:
+    """What each client remembers, as copies: a view would keep the whole stack alive. On an accelerator it stays there."""
+    parts: dict[str, dict[str, list[Any]]] = {slot: {n: _split_leaf(v) for n, v in tree.items()} for slot, tree in memory.items()}
+    return [{slot: {n: each[c] for n, each in tree.items()} for slot, tree in parts.items()} for c in range(clients)]
 
-    def leaf(value: torch.Tensor) -> Any:
-        own = value[c].detach().clone()
-        return own.numpy() if own.device.type == "cpu" else DeviceLeaf(own)
 
-    return {slot: {n: leaf(v) for n, v in tree.items()} for slot, tree in memory.items()}
+def _split_leaf(stack: torch.Tensor) -> list[Any]:
+    return [np.array(row) for row in stack.detach().numpy()] if stack.device.type == "cpu" else copy_rows(stack.detach())
+
+
+def copy_rows(stack: torch.Tensor) -> list[DeviceLeaf]:
+    """The rows of a stack, each with memory of its own where the stack is."""
+    rows = [torch.empty_like(stack[:1]) for _ in range(len(stack))]
+    torch.split_with_sizes_copy(stack, [1] * len(stack), out=rows)  # all of them in one go
+    return [DeviceLeaf(row[0]) for row in rows]
+
+
+def fetch(value: torch.Tensor) -> np.ndarray:
+    """A tensor's values here. From a GPU they come through page-locked memory, which the bus reads directly; such memory takes
+    milliseconds to get, and torch keeps it for the next time. What would take too much of it comes the slow way.
+    """
+    value = value.detach()
+    if value.device.type != "cuda" or value.nbytes > page_locked_limit():
+        return value.cpu().numpy()
+    target = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+    target.copy_(value, non_blocking=True)
+    torch.cuda.current_stream(value.device).synchronize()
+    return target.numpy()
+
+
+@cache
+def page_locked_limit() -> int:
+    """How many bytes one piece of page-locked memory may take: a thirty-second part of the machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 32
 
 
 def norms_of(update: Mapping[str, torch.Tensor], clients: int) -> np.ndarray:
@@ -113,9 +154,10 @@ def norms_of(update: Mapping[str, torch.Tensor], clients: int) -> np.ndarray:
 TORCH = ArrayLibrary(
     is_floating=torch.Tensor.is_floating_point,
     dtype=_numpy_dtype,
-    to_numpy=lambda value: value.detach().cpu().numpy(),
+    to_numpy=fetch,
     stack_leaf=lambda values, like: _stack_leaves(values, like.device),
     norms=norms_of,
     round_trip=round_trip,
+    split_slots=split_slots,
     no_grad=torch.no_grad,
 )

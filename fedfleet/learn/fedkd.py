@@ -18,6 +18,7 @@ from fedfleet.core.passes import NO_SETTINGS, Batch, Carry, LocalPass, Passed, S
 from fedfleet.core.records import Assignments, Cost, Ints, ServerState
 from fedfleet.core.trees import Tree
 from fedfleet.learn.composition import with_extra, with_pass
+from fedfleet.learn.leading_vectors import leading_vectors
 
 _COMMITS = "fedkd/commits"
 
@@ -66,7 +67,7 @@ def _add_teacher(local: LocalPass) -> LocalPass:
     return replace(local, objective=mutual_loss, second=_TEACHER, after=(*local.after, shrink))
 
 
-_TEACHER = SecondModel(lambda model: {n: v.copy() for n, v in model.items()})
+_TEACHER = SecondModel(lambda model: model)
 
 
 def mutual_loss(forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, _carried: Carry, batch: Batch) -> Any:
@@ -121,11 +122,11 @@ def low_rank(stack: Any, energy: Any) -> tuple[Any, Any]:
     short = tall if rows <= width else tall.transpose(1, 2)
     gram = short @ short.transpose(1, 2)
     finite = gram.isfinite().all(2).all(1)  # a client that diverged is refused when its report is folded; the others go on
-    values, vectors = torch.linalg.eigh(torch.where(finite.reshape(-1, 1, 1), gram, torch.zeros_like(gram)))  # ascending
-    energy_sums = values.double().clamp(min=0.0).flip(1).cumsum(1)
-    rank = ((energy_sums < energy.double() * energy_sums[:, -1:]).sum(1) + 1).clamp(max=min(rows, width))
+    gram = torch.where(finite.reshape(-1, 1, 1), gram, torch.zeros_like(gram))
+    vectors, rank = leading_vectors(gram, energy.expand(len(gram), 1))
     numbers = rank * (rows + width)
-    mask = torch.arange(min(rows, width), device=stack.device) >= min(rows, width) - rank.unsqueeze(1)
+    columns = vectors.shape[2]
+    mask = torch.arange(columns, device=stack.device) >= columns - rank.unsqueeze(1)
     basis = vectors * mask.unsqueeze(1)
     approximation = basis @ (basis.transpose(1, 2) @ short)
     approximation = (approximation if rows <= width else approximation.transpose(1, 2)).reshape(stack.shape)

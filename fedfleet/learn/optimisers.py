@@ -33,7 +33,7 @@ def sgd(*, momentum: float = 0.0, weight_decay: float = 0.0) -> Optimiser:
             grads = {n: g + weight_decay * params[n] for n, g in grads.items()}
         if momentum:
             grads = state = {n: momentum * state[n] + g for n, g in grads.items()}
-        return {n: p - rates[n] * grads[n] for n, p in params.items()}, state
+        return {n: _descend(p, grads[n], rates[n]) for n, p in params.items()}, state
 
     return Optimiser(init, update, LinearStep(momentum, weight_decay))
 
@@ -57,6 +57,11 @@ def adam(
         new: dict[str, Any] = {}
         for n, p in params.items():
             # The moments belong to this optimiser alone, so they change in place: on an accelerator every pass over memory counts.
+            kernels = _kernels(p, grads[n])
+            if kernels is not None:
+                decay = weight_decay if decoupled else 0.0
+                new[n] = kernels.adam_step(p, grads[n], (m[n], v[n]), rates[n], t, betas=betas, eps=eps, decay=decay)
+                continue
             if isinstance(p, np.ndarray):
                 m[n], v[n] = b1 * m[n] + (1 - b1) * grads[n], b2 * v[n] + (1 - b2) * grads[n] * grads[n]
                 step = m[n] / (np.sqrt(v[n]) * c2**-0.5 + eps)
@@ -69,6 +74,24 @@ def adam(
         return new, (t, m, v)
 
     return Optimiser(init, update)
+
+
+def _descend(param: Any, grad: Any, rate: Any) -> Any:
+    """w - rate g; on an accelerator in one pass over memory."""
+    if getattr(param, "is_cuda", False) and isinstance(rate, float):
+        return param.sub(grad, alpha=rate)
+    return param - rate * grad
+
+
+def _kernels(param: Any, grad: Any) -> Any:
+    """Kernels that make a step in one pass over memory, where there are any."""
+    if not getattr(param, "is_cuda", False):
+        return None
+    import torch
+
+    from fedfleet.tasks.kernel_choice import kernels_for
+
+    return kernels_for(param, "optimiser_kernels") if param.dtype == grad.dtype == torch.float32 else None
 
 
 def build_optimiser(name: OptimiserName, *, momentum: float, weight_decay: float) -> Optimiser:

@@ -5,16 +5,18 @@ The staleness tau of a report is the number of versions that were made between t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge, Le
 
 from fedfleet.core.aggregation import Aggregate, Entry, Fold, Mean
+from fedfleet.core.decoders import Decoder
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.exact import Parts
 from fedfleet.core.limits import Natural, Positive
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.records import Context, Report, ServerState
@@ -135,7 +137,44 @@ def with_mixing(
         moved = {n: v + (start[n] - now[n]) if n in now and np.issubdtype(v.dtype, np.floating) else v for n, v in update.items()}
         return replace(decoded, update=moved)
 
-    return replace(steps, name="fedasync", accept=accept)
+    def accept_stack(
+        server: ServerState, stack: Mapping[str, Any], contexts: Sequence[Context]
+    ) -> tuple[dict[str, Any], Parts | None]:
+        update, parts = dict(stack), None
+        if inner is not None:
+            update, parts = inner(server, update, contexts)
+        _require_shapes(algorithm.fold.like(server), update)
+        starts = [server.params if context.start is None else context.start for context in contexts]
+        return _add_moves(update, server.params, starts), parts
+
+    # Where what is wrapped decodes reports one by one, so does this.
+    inner = algorithm.accept.stack if isinstance(algorithm.accept, Decoder) else None
+    in_stacks = algorithm.accept is None or inner is not None
+    return replace(steps, name="fedasync", accept=Decoder(accept, accept_stack) if in_stacks else accept)
+
+
+def _require_shapes(like: Tree, update: Mapping[str, Any]) -> None:
+    """Refuse a stack with a leaf of another shape, which would be stretched; what is missing the fold itself sees."""
+    for name, leaf in update.items():
+        if name in like and tuple(leaf.shape[1:]) != like[name].shape:
+            raise Refused(f"leaf {name!r} has shape {tuple(leaf.shape[1:])}, not {like[name].shape}")
+
+
+def _add_moves(update: dict[str, Any], now: Tree, starts: list[Tree]) -> dict[str, Any]:
+    """Each client's update with what the model has moved since the one that it began with; every such model is uploaded once."""
+    import torch
+
+    versions = list({id(start): start for start in starts}.values())
+    if all(start is now for start in versions):
+        return update
+    places = {id(start): i for i, start in enumerate(versions)}
+    which = torch.tensor([places[id(start)] for start in starts])
+    moved = dict(update)
+    for name, leaf in update.items():
+        if name in now and leaf.is_floating_point():
+            moves = torch.from_numpy(np.stack([start[name] - now[name] for start in versions])).to(leaf.device)
+            moved[name] = leaf + (moves if len(versions) == 1 else moves[which.to(leaf.device)])
+    return moved
 
 
 def change_entries(algorithm: Algorithm, reason: str, change: Callable[[Entry, Context], Entry]) -> Fold:

@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from fedfleet.core.aggregation import Aggregate, Entry
+from fedfleet.core.aggregation import Aggregate, Entry, joint_parts
 from fedfleet.core.cost import TRAINING_PASSES, cost_of
+from fedfleet.core.decoders import Decoder
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.exact import Parts
 from fedfleet.core.part_facts import FleetFacts
 from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.passes import LocalPass, Names
@@ -120,6 +122,15 @@ def partial_layers(
         filled = _fill_layers(layers(server.params), algorithm.fold.like(server), report)
         return filled if algorithm.accept is None else algorithm.accept(server, filled, context)
 
+    def accept_stack(
+        server: ServerState, stack: Mapping[str, Any], contexts: Sequence[Context]
+    ) -> tuple[dict[str, Any], Parts | None]:
+        update, parts = _fill_stack(layers(server.params), algorithm.fold.like(server), stack)
+        if inner is None:
+            return update, parts
+        decoded, others = inner(server, update, contexts)
+        return decoded, joint_parts(parts, others)
+
     def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
         """A third of the work for the forward pass, the rest by what is trained; and only that goes up."""
         whole, result = cost_of(algorithm, server, assignments, samples), layers(server.params)
@@ -127,8 +138,12 @@ def partial_layers(
         work = (1.0 + (TRAINING_PASSES - 1.0) * result.work[count]) / TRAINING_PASSES
         return replace(whole, samples=whole.samples * work, bytes_up=np.rint(whole.bytes_up * result.bytes[count]))
 
+    # Where what is wrapped decodes reports one by one, so does this.
+    inner = algorithm.accept.stack if isinstance(algorithm.accept, Decoder) else None
+    in_stacks = algorithm.accept is None or inner is not None
     passes = with_pass(algorithm, "no layers of it can be left out", lambda p: replace(p, before=(*p.before, last_layers)))
-    part = replace(passes, name="timelyfl", accept=accept, fold=replace(algorithm.fold, partial=True), cost=cost)
+    decoder = Decoder(accept, accept_stack) if in_stacks else accept
+    part = replace(passes, name="timelyfl", accept=decoder, fold=replace(algorithm.fold, partial=True), cost=cost)
     return part if semantics == "paper" else _count_old_model(part)
 
 
@@ -140,13 +155,28 @@ def _train_only(local: LocalPass, names: frozenset[str] | None) -> LocalPass:
     return replace(local, train=LeafSet(names, local.train), sends=LeafSet(names, local.sends), then=then)
 
 
-def _fill_layers(layers: Layers, like: Tree, report: Report) -> Report:
-    """The report with the layers that it leaves out, which weigh nothing."""
-    names = {n for n in like if n in report.update}
+def _missing_leaves(layers: Layers, like: Tree, update: Mapping[str, Any]) -> list[str]:
+    """The leaves that an update leaves out; refused unless it holds whole layers from the output on."""
+    names = {n for n in like if n in update}
     count = max((k for k, layer in enumerate(layers.names, start=1) if not names.isdisjoint(layer)), default=0)
     if names != layers.leaf_names(count) & like.keys() or not names:
         raise Refused("it does not hold whole layers from the output on")
-    missing = [n for n in like if n not in names]
+    return [n for n in like if n not in names]
+
+
+def _fill_stack(layers: Layers, like: Tree, stack: Mapping[str, Any]) -> tuple[dict[str, Any], Parts | None]:
+    """Updates of equal layers with those that they leave out, which weigh nothing and take no memory."""
+    missing = _missing_leaves(layers, like, stack)
+    some = next(iter(stack.values()))
+    zeros = {n: some.new_zeros(1).expand(len(some), *like[n].shape) for n in missing}
+    others = {n: v for n, v in stack.items() if n not in like}
+    filled = {n: stack[n] if n in stack else zeros[n] for n in like}
+    return {**filled, **others}, dict.fromkeys(missing, 0.0) or None
+
+
+def _fill_layers(layers: Layers, like: Tree, report: Report) -> Report:
+    """The report with the layers that it leaves out, which weigh nothing."""
+    missing = _missing_leaves(layers, like, report.update)
     update = {n: report.update[n] if n in report.update else np.zeros_like(v) for n, v in like.items()}
     others = {n: v for n, v in report.update.items() if n not in like}
     return replace(report, update={**update, **others}, parts=dict.fromkeys(missing, 0.0) or None)

@@ -11,13 +11,14 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
-from fedfleet.core.errors import error_context
+from fedfleet.core.errors import FedFleetError, error_context
 from fedfleet.core.events import (
     CandidatesSeen,
     Event,
@@ -29,14 +30,14 @@ from fedfleet.core.events import (
     TaskStruck,
     TimerFired,
 )
-from fedfleet.core.parts import Executor, Plan
+from fedfleet.core.parts import Executor, Job, Plan
 from fedfleet.core.records import Report, Roster, Wave
 from fedfleet.core.sources import World
 from fedfleet.engine.book import with_book
 from fedfleet.engine.commands import carry_out, pending_commands
 from fedfleet.engine.coordinator import begin, handle_arrivals, step
 from fedfleet.engine.state import Phase, RunState, next_wake, open_endings
-from fedfleet.executors.gather import evaluate, gather, jobs_for
+from fedfleet.executors.gather import evaluate, folds_in_place, gather, jobs_for
 from fedfleet.executors.hardware import keep_large_blocks
 from fedfleet.simulation.arrivals import TASK_ENDS, Arrivals, arrivals_of, next_arrivals
 from fedfleet.simulation.probes import probe_answer, probe_outcome
@@ -65,6 +66,18 @@ class Keeper(Protocol):
 
 
 @dataclass(slots=True)
+class TrainedAhead:
+    """What is trained before it is folded: reports by task, or the jobs of a wave that the executor has begun with.
+
+    `whole_waves`: was the last wave folded whole, so that the next one will probably be, too?
+    """
+
+    reports: dict[int, Report] = field(default_factory=dict[int, Report])
+    jobs: list[Job] = field(default_factory=list[Job])
+    whole_waves: bool = False
+
+
+@dataclass(slots=True)
 class Simulation:
     """The mutable side of a simulated run: the clock's queue, who is busy, what clients remember.
 
@@ -81,7 +94,7 @@ class Simulation:
     timers: set[float] = field(default_factory=set)
     busy: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))
     memory: ClientMemory = field(default_factory=ClientMemory)
-    reports: dict[int, Report] = field(default_factory=dict)
+    ahead: TrainedAhead = field(default_factory=TrainedAhead)
     facts: deque[Fact] = field(default_factory=deque)
     # The moment of an ask that waits until enough clients are there.
     awaited_moment: AwaitedMoment = field(default_factory=AwaitedMoment)
@@ -90,6 +103,11 @@ class Simulation:
     trips: OpenTrips = field(default_factory=OpenTrips)
     # Tasks that the server waits for in vain.
     failed_tasks: set[int] = field(default_factory=set)
+
+    @property
+    def reports(self) -> dict[int, Report]:
+        """Reports of tasks that were trained when they were sent."""
+        return self.ahead.reports
 
     def find(self, command: FindCandidates) -> None:
         """Answered when no task ends at this instant any more; how many are wanted may grow until then.
@@ -115,6 +133,8 @@ class Simulation:
         self.memory.lend(wave)
         if self.eager:
             train_now(self, wave, range(len(wave)))
+        elif self.ahead.whole_waves and self.execute.begin is not None and folds_in_place(self.execute, self.plan.algorithm):
+            begin_training(self, wave)
         queue_arrivals(self, wave)
 
     def wake(self, command: WakeAt) -> None:
@@ -127,7 +147,13 @@ class Simulation:
         """Train what is folded, unless it was trained when it was sent."""
         reports = None if not self.eager else [self.reports.pop(task) for task in command.tasks]
         now, key = self.state.book.now, self.noising.key
-        fact = gather(self.plan, self.world, self.execute, self.memory, command, now, reports, key)
+        early = self.ahead.jobs
+        jobs = early if early and [job.task for job in early] == list(command.tasks) else None
+        self.ahead.jobs = []
+        fact = gather(self.plan, self.world, self.execute, self.memory, command, now, reports, key, jobs)
+        if self.execute.begin is not None and len(command.tasks):
+            wave = command.waves[0]
+            self.ahead.whole_waves = list(command.tasks) == list(range(wave.first, wave.first + len(wave)))
         # No one without the secret can make it again.
         if self.noising.aggregate_folder is not None and fact.aggregate is not None:
             keep_aggregate(self.noising.aggregate_folder, command.version, fact)
@@ -319,6 +345,16 @@ def train_now(sim: Simulation, wave: Wave, slots: Iterable[int]) -> None:
     jobs = jobs_for(sim.plan, sim.world, sim.memory, tasks, [wave] * len(tasks))
     for report in sim.execute.train(jobs):
         sim.reports[report.task] = report
+
+
+def begin_training(sim: Simulation, wave: Wave) -> None:
+    """Let the executor begin with a wave that will probably be folded whole; what fails now fails again when it is folded."""
+    assert sim.execute.begin is not None
+    sim.ahead.jobs = []
+    with suppress(FedFleetError):
+        jobs = jobs_for(sim.plan, sim.world, sim.memory, range(wave.first, wave.first + len(wave)), [wave] * len(wave))
+        sim.execute.begin(jobs)
+        sim.ahead.jobs = jobs
 
 
 def queue_arrivals(sim: Simulation, wave: Wave) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedfleet.core import aggregation
 from fedfleet.core.cost import cost_of
+from fedfleet.core.decoders import Decoder
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.parts import Algorithm, Executor, Job, Task, Trial
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
@@ -17,6 +18,7 @@ from fedfleet.core.records import Assignments, Context, Cost, Report, ServerStat
 from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import content_hash, tree_nbytes
 from fedfleet.executors.gather import admit
+from fedfleet.executors.tensor_stacks import CPU, stack_trees
 from fedfleet.testing.conformance import CheckLog, Conformance, fingerprint
 from fedfleet.testing.folds import check_fold
 from fedfleet.testing.server_rules import check_server
@@ -62,6 +64,7 @@ def check_algorithm(
     assert aggregate is not None, "healthy reports must give an aggregate"
     after = check_server(algorithm, server, aggregate, log)
     _check_decoder(algorithm, server, reports[0])
+    _check_stack_decoder(algorithm, server, reports)
     # Once more from what they remember now: a second task must fit the first one's memory.
     twice = list(execute.train([replace(job, memory=r.memory or {}) for job, r in zip(jobs, reports, strict=True)]))
     _fold_reports(algorithm, server, twice, "what a client with memory sends")
@@ -242,6 +245,24 @@ def _fold_reports(algorithm: Algorithm, server: ServerState, reports: list[Repor
             f"its own fold refuses {what}, of client {report.client} with {_SIZES[report.client]} samples: {reason}"
         )
     return acc
+
+
+def _check_stack_decoder(algorithm: Algorithm, server: ServerState, reports: list[Report]) -> None:
+    """Reports of equal names and shapes, decoded as one stack, are those that are decoded one by one."""
+    if not isinstance(algorithm.accept, Decoder):
+        return
+    alike = [r for r in reports if _shapes(r) == _shapes(reports[0])]
+    contexts = [Context(0, 1.0, r.client) for r in alike]
+    update, parts = algorithm.accept.stack(server, stack_trees([r.update for r in alike], CPU), contexts)
+    for i, (report, context) in enumerate(zip(alike, contexts, strict=True)):
+        wanted = algorithm.accept(server, report, context)
+        same = all(n in update and np.array_equal(update[n][i].numpy(), v) for n, v in wanted.update.items())
+        assert same and len(update) == len(wanted.update), f"client {report.client}'s report is another when decoded in a stack"
+        assert (wanted.parts or None) == (parts or None), "a stack has other parts than its reports"
+
+
+def _shapes(report: Report) -> dict[str, tuple[int, ...]]:
+    return {n: v.shape for n, v in report.update.items()}
 
 
 def _check_decoder(algorithm: Algorithm, server: ServerState, report: Report) -> None:

@@ -10,7 +10,8 @@ from torch import nn
 from fedfleet.core.parts import Dataset, Job, Offer, Task
 from fedfleet.core.records import Context, ServerState
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import fold_jobs, stacked_executor
+from fedfleet.executors.stacked.device_fold import fold_jobs
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.tasks.task import first_parameters
 

@@ -13,7 +13,8 @@ from fedfleet.core.trees import content_hash
 from fedfleet.executors import bench as benches
 from fedfleet.executors.bench import Bench, algorithm_jobs, compare, compare_algorithm, fold_work, naive_loop, time_model, time_work
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import fold_jobs, stacked_executor
+from fedfleet.executors.stacked.device_fold import fold_jobs
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.optimisers import sgd
 from fedfleet.learn.zoo import fedavg, fedprox, local_only

@@ -28,7 +28,7 @@ from fedfleet.executors.client_half import (
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.device_sums import changes
 from fedfleet.executors.stacked.executor import stacked_executor
-from fedfleet.executors.tensor_stacks import TORCH, DeviceLeaf, device_slots, norms_of, stack_carry, stack_trees
+from fedfleet.executors.tensor_stacks import TORCH, DeviceLeaf, copy_rows, norms_of, stack_carry, stack_trees
 from fedfleet.learn.codecs.lossless import gzip
 from fedfleet.learn.codecs.messages import decode_bytes, encode_bytes
 from fedfleet.learn.codecs.quantisation import int8
@@ -296,10 +296,10 @@ def test_tallies_of_two_stages_add_up():
 
 
 def test_resident_leaves_read_as_arrays_and_stack_without_leaving():
-    whole = {"control": {"c": torch.arange(6.0).reshape(3, 2)}}
-    mine = device_slots(whole, 1)
-    leaf = mine["control"]["c"]
-    whole["control"]["c"].zero_()
+    whole = torch.arange(6.0).reshape(3, 2)
+    leaf = copy_rows(whole)[1]
+    mine = {"control": {"c": leaf}}
+    whole.zero_()
     assert np.asarray(leaf).tolist() == [2.0, 3.0]  # its own copy
     assert np.asarray(leaf, np.float64).dtype == np.float64
     assert (leaf.nbytes, leaf.shape, leaf.dtype) == (8, (2,), np.float32)
@@ -308,6 +308,18 @@ def test_resident_leaves_read_as_arrays_and_stack_without_leaving():
     mixed = stack_trees([mine["control"], {"c": np.zeros(2, np.float32)}], CPU)
     assert mixed["c"].tolist() == [[2.0, 3.0], [0.0, 0.0]]
     assert stack_trees([mine["control"]], CPU)["c"].tolist() == [[2.0, 3.0]]
+
+
+def test_what_clients_have_in_common_crosses_to_an_accelerator_once():
+    """The device here has shapes and strides only, which is what counts."""
+    elsewhere, one, other = torch.device("meta"), np.zeros((3, 2), np.float32), np.ones((3, 2), np.float32)
+    trees = [{"all": one, "some": one, "own": np.zeros((3, 2), np.float32)} for _ in range(4)]
+    trees[2]["some"] = other
+    stacks = stack_trees(trees, elsewhere)
+    assert {n: tuple(v.shape) for n, v in stacks.items()} == dict.fromkeys(("all", "some", "own"), (4, 3, 2))
+    assert stacks["all"].stride(0) == 0 and stacks["some"].stride(0) == stacks["own"].stride(0) == 6
+    here = stack_trees(trees, CPU)  # as ever: a stack of rows
+    assert here["all"].stride(0) == 6 and here["some"][2].eq(1).all()
 
 
 def test_a_client_goes_on_from_resident_memory_as_from_arrays():
@@ -342,7 +354,7 @@ def test_the_order_in_which_a_model_lists_its_leaves_decides_no_bit_of_the_norm(
         update = {str(i): torch.from_numpy(draw.normal(size=(2, 7)).astype(np.float32)) for i in range(5)}
         other = {n: update[n] for n in reversed(update)}
         assert norms_of(update, 2).tolist() == norms_of(other, 2).tolist()
-        result = [changes(tree, None, list(tree), 2)[1].tolist() for tree in (update, other)]
+        result = [changes(tree, None, list(tree), 2).read()[1].tolist() for tree in (update, other)]
         assert result[0] == result[1]
 
 

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core import aggregation
-from fedfleet.core.errors import BadInput
+from fedfleet.core.decoders import Decoder
+from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Context, Report, ServerState, Stop
 from fedfleet.core.rng import client_keys
@@ -18,7 +20,7 @@ from fedfleet.executors.gather import admit
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.fedavg import fedavg
-from fedfleet.learn.staleness import staleness_weight, with_damping
+from fedfleet.learn.staleness import staleness_weight, with_damping, with_mixing
 from fedfleet.learn.zoo import fedasync, fedbuff, stale_fedavg
 from fedfleet.pace.asynchronous import buffered
 from fedfleet.pace.rounds import readiness
@@ -105,6 +107,30 @@ def test_a_report_of_another_shape_is_not_stretched():
     acc = aggregation.zero(algorithm.fold, server)
     why = admit(algorithm.fold, server, acc, small, Context(1, 1.0, 0, start=tree([0.0, 0.0])), algorithm.accept)
     assert why == "leaf 'w' has shape (1,), not (2,)"
+
+
+def test_a_stack_of_late_reports_is_decoded_to_the_bits_of_each():
+    algorithm, rng = fedasync(), np.random.default_rng(0)
+    trees = [{"w": rng.normal(size=(3, 2)).astype(np.float32), "n": np.array(7)} for _ in range(6)]
+    server, starts = ServerState(trees[0]), [trees[1], None, trees[2], trees[1]]
+    reports = [Report(i, i, {**t, "w": t["w"] * 3}, 1.0, {}) for i, t in enumerate(trees[2:])]
+    contexts = [Context(1, 1.0, i, start=start) for i, start in enumerate(starts)]
+    stack = {n: torch.from_numpy(np.stack([r.update[n] for r in reports])) for n in ("w", "n")}
+    update, parts = algorithm.accept.stack(server, stack, contexts)
+    assert parts is None
+    for i, (report, context) in enumerate(zip(reports, contexts, strict=True)):
+        wanted = algorithm.accept(server, report, context).update
+        assert all(np.array_equal(update[n][i].numpy(), v) for n, v in wanted.items())
+    fresh, _ = algorithm.accept.stack(server, stack, [Context(0, 1.0, i) for i in range(4)])
+    assert fresh["w"] is stack["w"], "nothing moved"
+    with pytest.raises(Refused, match=r"leaf 'w' has shape \(2, 2\), not \(3, 2\)"):
+        algorithm.accept.stack(server, {**stack, "w": stack["w"][:, 1:]}, contexts)
+
+
+def test_what_decodes_reports_one_by_one_does_so_under_fedasync():
+    one_by_one = replace(fedavg(), accept=lambda server, report, context: report)
+    assert not isinstance(with_mixing(one_by_one).accept, Decoder)
+    assert isinstance(with_mixing(fedasync()).accept, Decoder)
 
 
 def test_a_fold_that_collects_cannot_be_damped():

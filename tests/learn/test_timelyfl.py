@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.core import aggregation
 from fedfleet.core.cost import cost_of
+from fedfleet.core.errors import Refused
 from fedfleet.core.parts import Job
 from fedfleet.core.records import Assignments, Context
 from fedfleet.core.rng import stream
@@ -59,6 +61,22 @@ def test_stacks_of_parts_train_what_inline_trains():
             assert a.update.keys() == b.update.keys()
             for name, value in a.update.items():
                 np.testing.assert_allclose(b.update[name], value, atol=1e-5 * float(np.abs(value).max()))
+
+
+@pytest.mark.parametrize("portion", [1.0, 0.5])
+def test_a_stack_is_filled_as_each_report_is(portion):
+    algorithm = partly()
+    server, jobs = jobs_of(algorithm, settings=portions(*[portion] * 6))
+    reports = list(executor("inline").train(jobs))
+    stack = {n: torch.from_numpy(np.stack([r.update[n] for r in reports])) for n in reports[0].update}
+    contexts = [Context(0, 1.0, job.client) for job in jobs]
+    update, parts = algorithm.accept.stack(server, stack, contexts)
+    for i, (report, context) in enumerate(zip(reports, contexts, strict=True)):
+        wanted = algorithm.accept(server, report, context)
+        assert wanted.parts == parts
+        assert all(np.array_equal(update[n][i].numpy(), v) for n, v in wanted.update.items())
+    with pytest.raises(Refused, match="whole layers"):
+        algorithm.accept.stack(server, {n: v for n, v in stack.items() if n != "3.bias"}, contexts)
 
 
 def test_each_layer_moves_by_the_mean_over_those_who_sent_it():

@@ -7,6 +7,7 @@ import numpy as np
 from fedfleet.core.events import Evaluated, ModelCommitted, TaskArrived, TasksDropped
 from fedfleet.core.parts import Executor
 from fedfleet.core.records import Report, Stop
+from fedfleet.executors.gather import fold_in_order
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.simulation.simulator import simulate
 from fedfleet.testing.toys import consensus, opaque_executor
@@ -74,3 +75,30 @@ def test_a_declared_model_size_scales_every_byte():
     scaled, _ = events_of(replace(plan, byte_scale=8.0), world_of(even_fleet(3)))
     ratio = np.array([b.bytes_up / a.bytes_up for a, b in zip(only(TaskArrived, plain), only(TaskArrived, scaled), strict=True)])
     assert (ratio == 8.0).all()
+
+
+def early_executor(log):
+    """The toy executor as one that adds up in place and can begin early."""
+    inner = opaque_executor()
+
+    def fold(jobs, contexts, rule, server, decode=None, /):
+        log.append(("fold", jobs))
+        return fold_in_order(rule, server, inner.train(jobs), contexts)
+
+    return replace(inner, fold=fold, begin=lambda jobs: log.append(("begin", jobs)))
+
+
+def test_a_wave_after_one_that_was_folded_whole_is_begun_when_it_is_sent_and_folded_from_the_same_jobs():
+    fleet, plan = even_fleet(3), toy_plan(readiness(3), 3)
+    wanted, _ = events_of(plan, world_of(fleet))
+    calls, log = [], []
+    simulate(plan, world_of(fleet), early_executor(calls), watch=log.extend)
+    assert len(calls) > 3 and [kind for kind, _ in calls] == ["fold", *["begin", "fold"] * (len(calls) // 2)]
+    assert all(begun is folded for (_, begun), (_, folded) in zip(calls[1::2], calls[2::2], strict=True))
+    assert [repr(e) for e in log] == [repr(e) for e in wanted]
+
+
+def test_where_stragglers_are_dropped_nothing_is_begun_early():
+    fleet, calls = even_fleet(6, [1.0, 1.0, 1.0, 1.0, 500.0, 500.0]), []
+    simulate(toy_plan(deadline(6, seconds=10.0, t_break=1.0), 6), world_of(fleet), early_executor(calls))
+    assert {kind for kind, _ in calls} == {"fold"}

@@ -8,8 +8,11 @@ import torch
 from torch import nn
 
 from fedfleet.core.registry import builder
+from fedfleet.executors import tensor_stacks
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import fold_jobs, stacked_executor
+from fedfleet.executors.stacked import cohort, linear_layers, stage
+from fedfleet.executors.stacked.device_fold import fold_jobs
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.testing import check_executor, check_kinks
 from fedfleet.testing.passes import AXES, SINGLES, cases
@@ -45,6 +48,16 @@ def folding_in_place(task):
 
 @pytest.mark.parametrize("every", [9, pytest.param(3, marks=pytest.mark.soak)])
 def test_sums_in_place_have_the_bits_of_folding_reports(every):
+    task = TASKS["dense"]()
+    check_executor(folding_in_place(task), task, only=list(cases(task))[::every])
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.soak)])
+def test_the_ways_of_an_accelerator_give_what_inline_gives(every, monkeypatch):
+    """What clients share stays one row, and layers add constant terms and keep the steps of weights of their own: here on a CPU."""
+    for module in (tensor_stacks, cohort, stage):
+        monkeypatch.setattr(module, "is_accelerator", lambda device: True)
+    monkeypatch.setattr(linear_layers, "IN_CACHE", 0)
     task = TASKS["dense"]()
     check_executor(folding_in_place(task), task, only=list(cases(task))[::every])
 

@@ -15,6 +15,7 @@ import torch
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Job
 from fedfleet.core.passes import SECOND, Carry, LocalPass
+from fedfleet.core.trees import Tree
 from fedfleet.executors.client_half import (
     PreparedJob,
     Tallies,
@@ -30,7 +31,7 @@ from fedfleet.executors.stacked.placement import Place, stage_data
 from fedfleet.executors.stacked.schedule import Schedule, chunks, plan_stage
 from fedfleet.executors.stacked.stacked_model import Twin
 from fedfleet.executors.stacked.stage import StageEnd, Work, train_stage
-from fedfleet.executors.tensor_stacks import TORCH, Tensors, stack_carry, stack_trees
+from fedfleet.executors.tensor_stacks import TORCH, Tensors, is_accelerator, stack_carry, stack_trees
 from fedfleet.tasks.narrow_models import at_width
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ def prepare_jobs(jobs: Sequence[Job]) -> tuple[list[int], list[PreparedJob]]:
 
 
 # Where updates are added up in place their norms are found on the way; reports of the same clients must say the same.
-SUMMED = replace(TORCH, norms=lambda update, clients: changes(update, None, floating_names(update), clients)[1])
+SUMMED = replace(TORCH, norms=lambda update, clients: changes(update, None, floating_names(update), clients).read()[1])
 
 Trained = tuple[list[int], list[PreparedJob], TrainedStack]  # places in the cohort, the clients that stand there, their stack
 
@@ -182,24 +183,39 @@ def _restore_order(stage_end: StageEnd, plan: Schedule) -> StageEnd:
     inverse = np.argsort(plan.order)
     index = torch.from_numpy(inverse).to(next(iter(stage_end.end.values())).device)
     move = lambda tree: {n: v if v.stride(0) == 0 else v[index] for n, v in tree.items()}  # noqa: E731
-    t = stage_end.tallies
+    t, places = stage_end.tallies, index if isinstance(stage_end.tallies.loss, torch.Tensor) else inverse
     return StageEnd(
         move(stage_end.end),
         move(stage_end.second),
-        Tallies(t.loss[inverse], t.squared[inverse], t.samples[inverse], t.steps[inverse]),
+        Tallies(t.loss[places], t.squared[places], t.samples[inverse], t.steps[inverse]),
     )
 
 
 def _start_stack(place: Place, group: Sequence[PreparedJob]) -> Tensors:
-    """What each client begins with, [clients, ..]; a model that all share is uploaded once and seen by each."""
+    """What each client begins with, [clients, ..]; a model that all share is uploaded once and seen by each.
+
+    On an accelerator that holds leaf by leaf, for clients that have some leaves of their own.
+    """
     first = group[0].start
-    if any(prepared.start is not first for prepared in group):
-        return stack_trees([begun.start for begun in group], place.device)
+    if all(prepared.start is first for prepared in group):
+        return {n: v.unsqueeze(0).expand(len(group), *v.shape) for n, v in _upload(place, first).items()}
+    offered = group[0].job.offer.params
+    common: list[str] = []
+    if is_accelerator(place.device):
+        common = [n for n in first if n in offered and all(prepared.start[n] is offered[n] for prepared in group)]
+    own = stack_trees([{n: v for n, v in begun.start.items() if n not in common} for begun in group], place.device)
+    uploaded = _upload(place, offered) if common else {}
+    shared = {n: uploaded[n].unsqueeze(0).expand(len(group), *uploaded[n].shape) for n in common}
+    return {n: shared[n] if n in shared else own[n] for n in first}
+
+
+def _upload(place: Place, tree: Tree) -> Tensors:
+    """These tensors on the device; those of the newest model are kept there."""
     uploaded = place.uploaded  # read once: other threads upload too
-    if uploaded is None or uploaded[0] is not first:
-        uploaded = first, {n: torch.from_numpy(np.asarray(v)).to(place.device, copy=True) for n, v in first.items()}
+    if uploaded is None or uploaded[0] is not tree:
+        uploaded = tree, {n: torch.from_numpy(np.asarray(v)).to(place.device, copy=True) for n, v in tree.items()}
         place.uploaded = uploaded
-    return {n: v.unsqueeze(0).expand(len(group), *v.shape) for n, v in uploaded[1].items()}
+    return uploaded[1]
 
 
 def train_cohort(place: Place, jobs: Sequence[Job]) -> list[Tensors]:

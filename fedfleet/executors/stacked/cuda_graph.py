@@ -46,7 +46,7 @@ class CudaGraphs:
             return None
         # Weights that all clients share need not be copied, if the lap is the whole pass and leaves them at its end.
         shared_names = frozenset(n for n, v in work.begin.items() if lap == steps and v.stride(0) == 0 and clients > 1)
-        key = (id(twin), work.stage, work.rate, clients, width, lap, shared_names, plan.stage > 0)
+        key = (id(twin), work.stage, work.rate, clients, width, lap, shared_names, _shared_leaves(work), plan.stage > 0)
         recording = self._recordings.get(key)
         if recording is None:
             recording = self._recordings[key] = _record(twin, work, shared_names, lap, x, y)
@@ -63,7 +63,7 @@ class CudaGraphs:
                 recording.address.copy_(addresses[t : t + lap])
             recording.graph.replay()
         end = {n: v.detach() for n, v in recording.end.items()}
-        return StageEnd(end, recording.second, stage_tallies(plan, recording.sums.double().cpu().numpy()))
+        return StageEnd(end, recording.second, stage_tallies(plan, recording.sums))
 
 
 def _lap_steps(twin: Twin, work: Work) -> int:
@@ -95,6 +95,12 @@ def _copy_tree(target: object, tree: object) -> None:
             target[name][0].copy_(value[0])
         else:
             target[name].copy_(value)
+
+
+def _shared_leaves(work: Work) -> frozenset[tuple[str, str]]:
+    """Which leaves of what a pass carries are one for all clients: a recording keeps one row of them."""
+    trees = {"second": work.second, "anchor": work.anchor, "given": work.carried.given, **work.carried.memory}
+    return frozenset((tree, n) for tree, leaves in trees.items() for n, v in leaves.items() if v.stride(0) == 0 and len(v) > 1)
 
 
 def _clone_tree(tree: object, shared_names: frozenset[str] | None = None) -> Tensors:

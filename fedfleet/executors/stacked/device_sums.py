@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from fedfleet.core import exact
 from fedfleet.core.aggregation import Entry, Fold, Folding, entry_refusal, merge, scales_of
 from fedfleet.core.clip import clip_factor, pairwise_sum, slack
 from fedfleet.core.errors import Refused
-from fedfleet.core.trees import Array, Tree
+from fedfleet.core.trees import Tree
 from fedfleet.executors.stacked import sum_loops
+from fedfleet.executors.tensor_stacks import fetch
 from fedfleet.tasks.kernel_choice import kernels_for
 
 Tensors = Mapping[str, torch.Tensor]
@@ -189,14 +191,14 @@ class DeviceSums:
                 [p.double().div_(d) if d else p.double().zero_() for p, d in zip(parts, divisors.values(), strict=True)]
                 or [self.flat[name].double()]
             )
-        leaves = np.split(_fetch(means.float()), np.cumsum(self.sizes)[:-1]) if self.sizes else []
+        leaves = np.split(fetch(means.float()), np.cumsum(self.sizes)[:-1]) if self.sizes else []
         named = zip(self.shapes.items(), leaves, strict=True)
         head.final_mean = {n: leaf.reshape(shape) for (n, shape), leaf in named}
         return head
 
     def _fetch_sums(self, name: str, head: exact.Accumulator) -> exact.Accumulator:
         """The sums themselves, on the host."""
-        leaves = np.split(_fetch(self.flat[name]), np.cumsum(self.sizes)[:-1]) if self.sizes else []
+        leaves = np.split(fetch(self.flat[name]), np.cumsum(self.sizes)[:-1]) if self.sizes else []
         head.sums = {n: leaf.reshape(shape) for (n, shape), leaf in zip(self.shapes.items(), leaves, strict=True)}
         for leaf, scale in self.scales.items():
             if scale.two_limbs:
@@ -211,15 +213,30 @@ def floating_names(tensors: Tensors) -> list[str]:
     return [n for n, v in tensors.items() if v.is_floating_point()]
 
 
-def changes(end: Tensors, start: Tensors | None, names: Sequence[str], clients: int) -> tuple[np.ndarray, np.ndarray]:
-    """The largest change of each leaf and client, [leaves, clients], and how far each client went in all, [clients]."""
+@dataclass(slots=True)
+class Changes:
+    """How far clients moved, measured on the device; nobody waits for it until it is read."""
+
+    names: list[str]
+    clients: int
+    table: torch.Tensor | None
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        """The largest change of each leaf and client, [leaves, clients], and how far each client went in all, [clients]."""
+        if self.table is None:
+            return np.zeros((0, self.clients)), np.zeros(self.clients)
+        table = self.table.cpu().numpy()
+        # The order in which a model lists its leaves decides nothing.
+        by_name = sorted(range(len(self.names)), key=self.names.__getitem__)
+        return table[:, 0], np.sqrt(table[by_name, 1].sum(0))
+
+
+def changes(end: Tensors, start: Tensors | None, names: Sequence[str], clients: int) -> Changes:
+    """How far each leaf of each client moved."""
     filled = [n for n in names if end[n][0].numel()]
-    if not filled:
-        return np.zeros((0, clients)), np.zeros(clients)
     both = [peaks_and_squares(end[n], None if start is None else start[n]) for n in filled]
-    table = torch.stack([torch.stack([peak.double(), squares]) for peak, squares in both]).cpu().numpy()
-    by_name = sorted(range(len(filled)), key=filled.__getitem__)  # the order in which a model lists its leaves decides nothing
-    return table[:, 0], np.sqrt(table[by_name, 1].sum(0))
+    rows = [torch.stack([peak.double(), squares]) for peak, squares in both]
+    return Changes(filled, clients, torch.stack(rows) if rows else None)
 
 
 def peaks_and_squares(end: torch.Tensor, start: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -253,22 +270,3 @@ def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor | No
     change = end if start is None else end - start
     scaled = torch.where((factor != 0).reshape(shape), change.double() * factor.reshape(shape), 0.0)
     total += scaled.round_().to(torch.int64).sum(0).reshape(-1)
-
-
-_PINNED: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
-
-
-def _fetch(value: torch.Tensor) -> Array:
-    """A tensor's values here; from an accelerator through page-locked memory, which the bus reads directly.
-
-    Such memory takes milliseconds to get, so that a piece of it is kept and only its content copied.
-    """
-    if value.device.type != "cuda":
-        return value.numpy()
-    buffer = _PINNED.get((value.dtype, value.device))
-    if buffer is None or buffer.numel() < value.numel():
-        buffer = _PINNED[value.dtype, value.device] = torch.empty(value.numel(), dtype=value.dtype, pin_memory=True)
-    view = buffer[: value.numel()]
-    view.copy_(value.reshape(-1), non_blocking=True)
-    torch.cuda.current_stream(value.device).synchronize()
-    return view.numpy().reshape(value.shape).copy()

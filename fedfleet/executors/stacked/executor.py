@@ -1,35 +1,22 @@
-"""The executor itself: jobs become stacks, stacks become reports, or exact sums where they were made; and models are evaluated."""
+"""The executor itself: jobs become stacks, stacks become reports; and models are evaluated."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
 from torch.func import functional_call
 
-from fedfleet.core.aggregation import Fold, scales_of
-from fedfleet.core.errors import Refused
+from fedfleet.core.aggregation import Fold
+from fedfleet.core.decoders import StackDecoder
 from fedfleet.core.parts import Executor, FoldResult, Job, Loss, Task, Trial
-from fedfleet.core.records import Context, Rejection, Report, Score, ServerState, Slots
-from fedfleet.executors.client_half import (
-    PreparedJob,
-    TrainedStack,
-    apply_hooks_and_codec,
-    reports,
-    stack_update,
-    stats_of,
-    weight_of,
-)
-from fedfleet.executors.gather import fold_in_order, stat_columns
-from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.cohort import refusal_reason, train_stacks, use_stacks
-from fedfleet.executors.stacked.device_sums import DeviceSums, changes, floating_names
+from fedfleet.core.records import Context, Report, Score, ServerState
+from fedfleet.executors.client_half import reports
+from fedfleet.executors.stacked.device_fold import fold_jobs, train_unstackable
+from fedfleet.executors.stacked.early_start import EarlyStart, Stacks, begin, take_stacks
 from fedfleet.executors.stacked.placement import Place, open_place
 from fedfleet.executors.stacked.stacked_model import Twin
-from fedfleet.executors.tensor_stacks import TORCH, Tensors, device_slots
 from fedfleet.tasks.measures import Measuring, needs_measures
 from fedfleet.tasks.scores import measure_batch, sample_counts, sample_losses, spread_tensor
 
@@ -55,16 +42,25 @@ def stacked_executor(
 
 def executor_at(place: Place) -> Executor:
     """The executor of a task that has its place already."""
+    early: list[EarlyStart] = []  # none or one: a recording is played for one stack at a time
+
+    def begin_early(jobs: Sequence[Job]) -> None:
+        early[:] = [started for started in (begin(place, jobs),) if started is not None]
+
+    def stacks_of(jobs: Sequence[Job]) -> Stacks:
+        return take_stacks(place, early.pop() if early else None, jobs)
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
         ready: dict[int, Report] = {}
-        for places, group, trained in train_stacks(place, jobs):
+        for places, group, trained in stacks_of(jobs):
             ready |= zip(places, reports(group, trained), strict=True)
         ready |= train_unstackable(place, jobs)
         yield from (ready[i] for i in range(len(jobs)))
 
-    def fold(jobs: Sequence[Job], contexts: Sequence[Context], rule: Fold, server: ServerState) -> FoldResult:
-        return fold_jobs(place, jobs, contexts, rule, server)
+    def fold(
+        jobs: Sequence[Job], contexts: Sequence[Context], rule: Fold, server: ServerState, decode: StackDecoder | None = None, /
+    ) -> FoldResult:
+        return fold_jobs(place, jobs, contexts, rule, server, decode, stacks_of(jobs) if early else None)
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
         return score_trials(place.eval_model, place.twins, place.x, place.y, trials, place.device, place.task)
@@ -76,157 +72,17 @@ def executor_at(place: Place) -> Executor:
 
     # Reports of small models cost less than the extra passes over a whole stack; elsewhere they would have to cross a bus.
     name = f"stacked-{place.form}"
-    device_fold = fold if place.adds_up and (place.form == "merged" or place.device.type == "cpu") else None
-    return Executor(name, train, evaluate, device_fold, notes=tuple(place.notes), warnings=remarks, together=True)
-
-
-def train_unstackable(place: Place, jobs: Sequence[Job]) -> dict[int, Report]:
-    """What stacks refuse is trained by inline, and remarked."""
-    refused = [i for i, job in enumerate(jobs) if refusal_reason(job.local)]
-    if not refused:
-        return {}
-    for i in refused:
-        why = refusal_reason(jobs[i].local)
-        assert why is not None
-        place.unstacked[why] = place.unstacked.get(why, 0) + 1
-    return dict(zip(refused, inline(place.task, threads=place.threads).train([jobs[i] for i in refused]), strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class FoldedStack:
-    """One stack after it was added up: statistics by task, who was refused, and what clients remember (task, client, slots)."""
-
-    rows: list[tuple[int, Mapping[str, float]]]
-    rejected: list[Rejection]
-    memory: list[tuple[int, int, Slots]]
-
-
-def fold_jobs(place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState) -> FoldResult:
-    """Train and add up on the device: the same integers as folding the reports one by one, and no report leaves it.
-
-    Every thread adds into sums of its own as soon as it has trained a stack.
-    """
-    like = fold.like(server)
-    names, all_sums, spare = list(scales_of(fold, like)), [DeviceSums(fold, like, place.device)], SimpleQueue[DeviceSums]()
-    spare.put(all_sums[0])
-
-    def fold_stack(places: list[int], group: list[PreparedJob], trained: TrainedStack) -> FoldedStack:
-        try:
-            sums = spare.get_nowait()
-        except Empty:
-            sums = DeviceSums(fold, like, place.device)
-            all_sums.append(sums)
-        try:
-            return _add_stack(sums, names, fold, group, trained, [contexts[i] for i in places])
-        finally:
-            spare.put(sums)
-
-    stacks = list(use_stacks(place, jobs, fold_stack))
-    rejected = [rejection for stack in stacks for rejection in stack.rejected]
-    rows = [row for stack in stacks for row in stack.rows]
-    memory = [kept for stack in stacks for kept in stack.memory]
-    sums = all_sums[0]
-    for other in all_sums[1:]:
-        sums.absorb(other)
-    if any(each.full for each in all_sums):  # who is refused then depends on the order of the tasks, which stacks do not keep
-        return _fold_reports(place, jobs, contexts, fold, server)
-    literal_reports = train_unstackable(place, jobs)
-    literal = (
-        fold_in_order(fold, server, list(literal_reports.values()), [contexts[i] for i in literal_reports])
-        if literal_reports
-        else None
+    adds_up = place.adds_up and (place.form == "merged" or place.device.type == "cpu")
+    return Executor(
+        name,
+        train,
+        evaluate,
+        fold if adds_up else None,
+        notes=tuple(place.notes),
+        warnings=remarks,
+        together=True,
+        begin=begin_early if adds_up and place.device.type != "cpu" else None,
     )
-    if literal is not None:
-        rejected += literal.rejected
-        rows += [(t, {n: float(v[k]) for n, v in literal.stats.items()}) for k, t in enumerate(literal.tasks.tolist())]
-        folded_tasks = set(literal.tasks.tolist())
-        memory += [
-            (r.task, r.client, r.memory) for r in literal_reports.values() if r.task in folded_tasks and r.memory is not None
-        ]
-    rows.sort(key=lambda row: row[0])
-    try:
-        total = sums.close(None if literal is None else literal.accumulator)
-    except Refused:  # both together are too much, and again the order of the tasks decides
-        return _fold_reports(place, jobs, contexts, fold, server)
-    new_memory: dict[int, Slots] = {}
-    for _, client, slots in sorted(memory, key=lambda row: row[0]):
-        new_memory[client] = {**new_memory.get(client, {}), **slots}
-    return FoldResult(
-        total,
-        np.array([t for t, _ in rows], np.int64),
-        stat_columns([row_stats for _, row_stats in rows]),
-        tuple(sorted(rejected, key=lambda r: r.task)),
-        new_memory,
-    )
-
-
-def _add_stack(
-    sums: DeviceSums, names: list[str], fold: Fold, group: list[PreparedJob], trained: TrainedStack, contexts: list[Context]
-) -> FoldedStack:
-    """Check and add one stack."""
-    result = FoldedStack([], [], [])
-    sent = group[0].local.sent_names(trained.end if trained.update is None else trained.update)
-    missing = next((n for n in names if n not in sent), None)
-    if missing is not None and not group[0].local.after:
-        return FoldedStack([], [_rejection(begun.job, f"leaf {missing!r} is missing") for begun in group], [])
-    update, start, (weights, kept_slots, peaks), norms = _stack_uploads(group, trained, names)
-    stats = [stats_of(begun, trained.tallies, c, norms[c]) for c, begun in enumerate(group)]
-    entries = [fold.enter(float(weights[c]), stats[c], context) for c, context in enumerate(contexts)]
-    reasons = sums.add(update, start, weights.tolist(), entries, peaks)
-    for c, (prepared, why) in enumerate(zip(group, reasons, strict=True)):
-        if why:
-            result.rejected.append(_rejection(prepared.job, why))
-            continue
-        result.rows.append((prepared.job.task, stats[c]))
-        if kept_slots:
-            result.memory.append((prepared.job.task, prepared.job.client, device_slots(kept_slots, c)))
-    return result
-
-
-def _rejection(job: Job, why: str) -> Rejection:
-    return Rejection(job.task, job.client, f"client {job.client}: {why}")
-
-
-def _fold_reports(place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState) -> FoldResult:
-    """The same by way of reports, in the order of the tasks."""
-    ready = {i: r for p, g, e in train_stacks(place, jobs) for i, r in zip(p, reports(g, e), strict=True)}
-    ready |= train_unstackable(place, jobs)
-    return fold_in_order(fold, server, [ready[i] for i in range(len(jobs))], contexts)
-
-
-def _stack_uploads(group: list[PreparedJob], trained: TrainedStack, names: list[str]):
-    """A stack's updates, with (weights, memory, peaks) and norms; without hooks the difference is never written down."""
-    local = group[0].local
-    with torch.no_grad():
-        if not local.after and local.up is None and not local.remembers():
-            end, start = _update_in_place(trained, names)
-            peaks, norms = changes(end, start, names, len(group))
-            weights = np.array([weight_of(prepared.job, local) for prepared in group])
-            return end, start, (weights, {}, peaks), norms
-        before_hooks = stack_update(group, trained)
-        floating = floating_names(before_hooks.update)
-        peaks, norms = changes(before_hooks.update, None, floating, len(group))
-        uploads = apply_hooks_and_codec(group, before_hooks, TORCH)
-        if local.after or local.up is not None or floating != names:
-            peaks, _ = changes(uploads.update, None, names, len(group))
-        return uploads.update, None, (uploads.weight, uploads.memory, peaks), norms
-
-
-def _update_in_place(trained: TrainedStack, names: list[str]) -> tuple[Tensors, Tensors | None]:
-    """Ends and starts of these leaves; on a CPU updates alone, written over the ends, which nobody needs any more.
-
-    A processor would need several passes over memory of its own for the difference; an accelerator takes it on the way.
-    """
-    if trained.update is not None:
-        return dict(trained.update), None
-    end, start = trained.end, trained.start
-    if any(end[n].device.type != "cpu" for n in names):
-        return dict(end), dict(start)
-    update: Tensors = {}
-    for n in names:
-        own = end[n].untyped_storage().data_ptr() != start[n].untyped_storage().data_ptr() and end[n].is_contiguous()
-        update[n] = end[n].sub_(start[n]) if own else end[n] - start[n]
-    return update, None
 
 
 # ---- evaluation ---------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from fedfleet.executors.stacked.client_convolutions import channels_last, convolve_clients
+from fedfleet.executors.stacked.direct_convolution import DirectForm, DirectProduct, direct_form_fits
 from fedfleet.executors.stacked.linear_layers import FusedStep, Stack
 from fedfleet.tasks.kernel_choice import kernels_for
 
@@ -105,20 +106,27 @@ class Conv(nn.Module):
         out = F.conv2d(channels_last(x) if x.device.type == "cpu" else x, weight, None, self.stride, self.padding, self.dilation)
         return self._add_bias(out.squeeze(2) if self.flat else out)
 
+    def _direct_product(self, x: torch.Tensor) -> torch.Tensor:
+        form = DirectForm(self)
+        if self.stack.moves(self):
+            return FusedStep.apply(x, self.stack.trigger, form)
+        return DirectProduct.apply(x, self.weight, self.bias, form)
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.flat:
             x = x.unsqueeze(2)
         if self.weight.stride(0) == 0 and self.stack.clients > 1 and not self.stack.moves(self):
             return self._shared_product(x)
+        if direct_form_fits(x, self.weight.shape[1], self.kernel, self.stride, self.dilation, self.padding):
+            out = self._direct_product(x)
+            return out.squeeze(2) if self.flat else out
         height, width = self._output_size(x)
         if x.device.type == "cpu" and len(x) // self.stack.clients * height * width * self.weight[0].numel() >= _WORTH_A_CALL:
             out = convolve_clients(self, x)
             return out.squeeze(2) if self.flat else out
         patches: torch.Tensor = _Patches.apply(x, self)
-        if self.stack.moves(self):
-            out: torch.Tensor = FusedStep.apply(patches, self.stack.trigger, self)
-        else:
-            out = self.product(patches)
+        moves = self.stack.moves(self)
+        out = FusedStep.apply(patches, self.stack.trigger, self) if moves else self.product(patches)
         out = out.reshape(len(x), -1, height, width)
         return out.squeeze(2) if self.flat else out
 

@@ -14,6 +14,7 @@ from torch import nn
 from fedfleet.executors.stacked import layers
 from fedfleet.executors.stacked.linear_layers import Linear, Stack
 from fedfleet.executors.stacked.lstm import Lstm
+from fedfleet.executors.stacked.max_pool import WindowPooling
 from fedfleet.executors.stacked.short_attention import AttentionWatch, ShortAttention
 from fedfleet.tasks.dropout import AddressedDropout
 from fedfleet.tasks.frozen_weights import frozen_names
@@ -47,7 +48,7 @@ class Twin:
 
     def run(self, x: torch.Tensor) -> torch.Tensor:
         """The model's outputs for a merged batch, in training."""
-        with ShortAttention() if self.attends else nullcontext():
+        with ShortAttention() if self.attends else WindowPooling() if x.is_cuda else nullcontext():
             return self.module(x)
 
     def load(self, tensors: Mapping[str, torch.Tensor], clients: int) -> None:

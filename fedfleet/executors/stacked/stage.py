@@ -15,6 +15,7 @@ from fedfleet.executors.inline import split_second_model
 from fedfleet.executors.stacked.fused_step import Move, fused_rule
 from fedfleet.executors.stacked.schedule import Schedule, seeds_of
 from fedfleet.executors.stacked.stacked_model import Tensors, Twin
+from fedfleet.executors.tensor_stacks import is_accelerator
 from fedfleet.tasks.dropout import addresses
 from fedfleet.tasks.scores import sample_losses
 
@@ -63,11 +64,14 @@ def train_stage(twin: Twin, work: Work, x: torch.Tensor, y: torch.Tensor) -> Sta
         step_places = None if places is None else places[t, :active]
         run.step(x[rows[t, :active].reshape(-1)], y[rows[t, :active].reshape(-1)], weights, step_places)
     end, second = run.finish()
-    return StageEnd(end, second, stage_tallies(plan, torch.stack([run.loss, run.squared]).double().cpu().numpy()))
+    return StageEnd(end, second, stage_tallies(plan, torch.stack([run.loss, run.squared])))
 
 
-def stage_tallies(plan: Schedule, sums: np.ndarray) -> Tallies:
+def stage_tallies(plan: Schedule, counted: torch.Tensor) -> Tallies:
     """What was counted on the device, with what the schedule knows."""
+    sums: Any = counted.double()
+    if counted.device.type == "cpu":
+        sums = sums.numpy()
     return Tallies(sums[0], sums[1], plan.sizes.sum(0).astype(np.float64), (plan.sizes > 0).sum(0).astype(np.float64))
 
 
@@ -96,10 +100,15 @@ def step_addresses(twin: Twin, plan: Schedule, device: torch.device) -> torch.Te
     return torch.from_numpy(np.stack(step_rows)).to(device)
 
 
+def on_accelerator(work: Work) -> bool:
+    """Does it train on an accelerator? There memory decides how long it takes, and leaves that move themselves do more."""
+    return is_accelerator(next(iter(work.begin.values())).device)
+
+
 def can_fuse(twin: Twin, work: Work) -> bool:
     """Can the leaves update themselves all through this stage?"""
     stage = work.stage
-    if fused_rule(stage) is None or work.second:
+    if fused_rule(stage, constants=on_accelerator(work)) is None or work.second:
         return False
     names = None if stage.train is None else {n for n in work.begin if trainable(twin, n) and stage.train(n)}
     return twin.freeze(names)
@@ -144,6 +153,7 @@ class StageRun:
         twin.module.train()
         stack, plan = twin.stack, work.schedule
         stack.steps, stack.even = len(plan.active), all(a == self.clients for a in plan.active)
+        stack.own_past = on_accelerator(work) and not self.in_place
         stack.move = stack.trigger = None
         self._set_rates(device)
         if self.fused:
@@ -164,16 +174,28 @@ class StageRun:
         self.rates = {n: each.reshape(-1, *(1,) * (p.dim() - 1)) for n, p in self.params.items()}
 
     def _make_move(self, device: torch.device) -> Move:
-        rule = fused_rule(self.work.stage)
+        work = self.work
+        rule = fused_rule(work.stage, constants=on_accelerator(work))
         assert rule is not None
         linear, pull = rule
-        rate = self.work.rate
-        each = rate if rate is not None else torch.from_numpy(self.work.rates.astype(np.float32)).to(device)
+        rate = work.rate
+        each = rate if rate is not None else torch.from_numpy(work.rates.astype(np.float32)).to(device)
         anchor = {n: self.twin.to_leaf_shape(n, v) for n, v in self.anchor.items()} if pull else {}
-        move = Move(each, linear.momentum, linear.weight_decay, pull, anchor)
+        apart = on_accelerator(work) and work.anchor is not work.begin
+        move = Move(each, linear.momentum, linear.weight_decay, pull, anchor, apart=apart, constant=self._constants())
         if not move.plain:
             move.tabulate(len(self.work.schedule.active), device)
         return move
+
+    def _constants(self) -> Tensors:
+        """The terms that stay the same, together, of each leaf that is trained."""
+        total: Tensors = {}
+        for term in self.work.stage.terms:
+            if isinstance(term, ConstantTerm):
+                for name, value in term.compute(self.work.anchor, self.work.carried).items():
+                    if name in self.params:
+                        total[name] = total[name] + value if name in total else value
+        return {n: self.twin.to_leaf_shape(n, v) for n, v in total.items()}
 
     def _load_twin(self) -> None:
         own, _ = split_second_model({**self.params, **self.state})

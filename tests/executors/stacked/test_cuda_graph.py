@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedfleet.core.passes import BatchPlan, LocalPass, ProximalTerm, SecondModel
+from fedfleet.core.passes import BatchPlan, Carry, LocalPass, ProximalTerm, SecondModel
 from fedfleet.executors.client_half import prepare_job
 from fedfleet.executors.stacked.cuda_graph import (
     MAX_LAP_STEPS,
@@ -15,6 +15,7 @@ from fedfleet.executors.stacked.cuda_graph import (
     _clone_tree,
     _copy_tree,
     _lap_steps,
+    _shared_leaves,
 )
 from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.schedule import plan_stage
@@ -87,6 +88,15 @@ def test_what_clients_share_stays_one_row_in_the_recordings_own_memory():
     assert torch.equal(mine["shared"], (row + 1).expand(3, 4))
     assert mine["own"].eq(1).all()
     assert mine["one"].eq(1).all()
+
+
+def test_a_recording_is_for_what_clients_share_of_all_that_they_carry():
+    _, work, _ = stage(PLAIN, 3)
+    shared, own = torch.zeros(1, 4).expand(2, 4), torch.zeros(2, 4)
+    both = replace(work, second={"w": shared, "v": own}, carried=Carry({"control": {"w": own}}, {"c": shared}))
+    assert {("second", "w"), ("given", "c")} <= _shared_leaves(both)
+    assert not {("second", "v"), ("control", "w")} & _shared_leaves(both)
+    assert _shared_leaves(both) != _shared_leaves(replace(both, second={"w": own, "v": own}))
 
 
 @NEEDS_CUDA

@@ -41,7 +41,7 @@ def both_ways(fold, *, stacks=((0, 1, 2, 3, 4),), apart=False, spoil=None):
     for places in map(list, stacks):
         part = {n: v[places] for n, v in end.items()}
         first = None if begun is None else {n: v[places] for n, v in begun.items()}
-        peaks, _ = changes(part, first, list(sums.scales), len(places))
+        peaks, _ = changes(part, first, list(sums.scales), len(places)).read()
         entries = [fold.enter(WEIGHTS[c], {"steps": 2.0 + c}, contexts[c]) for c in places]
         weights = [WEIGHTS[c] for c in places]
         why |= zip(places, sums.add(part, first, weights, entries, peaks), strict=True)
@@ -113,7 +113,7 @@ def test_sums_of_two_threads_together_have_the_same_bits(name):
     for places in ([0, 3, 1], [4, 2]):
         sums, part = DeviceSums(fold, fold.like(SERVER), CPU), {n: v[places] for n, v in update.items()}
         entries = [fold.enter(WEIGHTS[c], {"steps": 2.0 + c}, Context(c % 3, 1.0, c, task=c)) for c in places]
-        peaks, _ = changes(part, None, list(sums.scales), len(places))
+        peaks, _ = changes(part, None, list(sums.scales), len(places)).read()
         sums.add(part, None, [WEIGHTS[c] for c in places], entries, peaks)
         apart.append(sums)
     apart[0].absorb(apart[1])
@@ -212,11 +212,11 @@ def test_peaks_and_distances_against_numpy():
     assert np.array_equal(peak, np.abs(change).max(1))
     assert np.allclose(squares, np.square(change.astype(np.float64)).sum(1))
     two = {"w": torch.from_numpy(end), "none": torch.zeros(4, 0), "v": torch.from_numpy(start)}
-    peaks, norms = changes(two, None, ["w", "none", "v"], 4)
+    peaks, norms = changes(two, None, ["w", "none", "v"], 4).read()
     assert peaks.shape == (2, 4)  # an empty leaf has no peak
     wanted = np.sqrt(sum(np.square(v.astype(np.float64)).reshape(4, -1).sum(1) for v in (end, start)))
     assert np.allclose(norms, wanted)
-    assert [v.shape for v in changes(two, None, [], 4)] == [(0, 4), (4,)]
+    assert [v.shape for v in changes(two, None, [], 4).read()] == [(0, 4), (4,)]
 
 
 def test_looking_at_doubles_leaves_them_as_they_are():

@@ -10,7 +10,7 @@ from torch import nn
 
 from fedfleet.core import aggregation
 from fedfleet.core.aggregation import Entry
-from fedfleet.core.errors import RunFailed
+from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.parts import Offer, Trial
 from fedfleet.core.passes import Slot
 from fedfleet.core.records import Context, Report, ServerState
@@ -20,7 +20,8 @@ from fedfleet.executors.gather import fold_in_order
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked import executor
 from fedfleet.executors.stacked.cohort import refusal_reason, train_cohort
-from fedfleet.executors.stacked.executor import fold_jobs, stacked_executor
+from fedfleet.executors.stacked.device_fold import fold_jobs
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.codecs.chain import chain
 from fedfleet.learn.codecs.lossless import gzip
@@ -28,7 +29,7 @@ from fedfleet.learn.codecs.low_rank import lowrank
 from fedfleet.learn.codecs.messages import addresses, decode, encode, encode_bytes
 from fedfleet.learn.codecs.quantisation import int4, int8
 from fedfleet.learn.codecs.sparsification import topk
-from fedfleet.learn.zoo import fedavg, fedprox, local_only
+from fedfleet.learn.zoo import fedasync, fedavg, fedprox, local_only, timelyfl
 from tests.executors.cohorts import (
     NOW,
     SMALL,
@@ -363,6 +364,38 @@ def test_neighbours_that_share_a_model_and_others_that_do_not():
     task = small_task(smooth())
     a, b = task.init(1), task.init(2)
     agree(task, [Trial(p, np.arange(n)) for p, n in ((a, 5), (a, 9), (b, 7), (a, 3), (b, 0))])
+
+
+@pytest.mark.parametrize("name", ["fedasync", "timelyfl"])
+def test_what_is_decoded_in_stacks_is_folded_to_the_bits_of_decoding_each(name):
+    task, cohort = small_task(smooth()), (9, 5, 7, 12)
+    algorithm = {"fedasync": fedasync, "timelyfl": timelyfl}[name](lr=0.05, batch=4)
+    server, old = algorithm.init(task.init(0)), task.init(1)
+    jobs = [
+        replace(job, settings={"portion": portion}, offer=Offer(task.init(0) if i % 2 else old))
+        for i, (job, portion) in enumerate(zip(jobs_of(task, algorithm, cohort), (1.0, 0.1, 1.0, 0.1), strict=True))
+    ]
+    contexts = [Context(i, 1.0, job.client, start=old if i % 2 == 0 else None, task=i) for i, job in enumerate(jobs)]
+    where = open_place(task, device="cpu", threads=1, form="merged", tf32=False, graphs=False)
+    mine = fold_jobs(where, jobs, contexts, algorithm.fold, server, algorithm.accept.stack)
+    wanted = fold_in_order(algorithm.fold, server, stacked_executor(task).train(jobs), contexts, algorithm.accept)
+    assert mine.tasks.tolist() == wanted.tasks.tolist() and not mine.rejected
+    one, other = (aggregation.finish(algorithm.fold, result.accumulator) for result in (mine, wanted))
+    assert {n: content_hash(m.tree) for n, m in one.sums.items()} == {n: content_hash(m.tree) for n, m in other.sums.items()}
+
+
+def test_a_stack_that_cannot_be_decoded_is_refused_whole():
+    task = small_task(smooth())
+    jobs, where = (
+        jobs_of(task, fedavg(**SMALL), (4, 4)),
+        open_place(task, device="cpu", threads=1, form="merged", tf32=False, graphs=False),
+    )
+
+    def decode(server, stack, contexts):
+        raise Refused("it makes no sense")
+
+    result = fold_jobs(where, jobs, [NOW] * 2, fedavg().fold, ServerState(task.init(0)), decode)
+    assert [r.reason for r in result.rejected] == ["client 0: it makes no sense", "client 1: it makes no sense"]
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one model", "models of their own"])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.passes import BatchPlan, ConstantTerm, LinearStep, LocalPass, ProximalTerm
-from fedfleet.executors.stacked.fused_step import Move, combination, fused_rule
+from fedfleet.executors.stacked.fused_step import Move, combination, fused_rule, response
 from fedfleet.learn.optimisers import adam, sgd
 
 RULES = {
@@ -42,6 +42,28 @@ def test_the_closed_form_is_the_steps_themselves(rates, grads, begin, momentum, 
         wanted = literally(begin, grads, rate, momentum, decay, pull)
         result = shares[:, c] * begin - weights[:, c] @ np.array(grads, np.float64)
         assert np.allclose(result, wanted, rtol=1e-9, atol=1e-9)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(
+    rate=st.floats(1e-3, 0.5),
+    grads=st.lists(st.floats(-3, 3), min_size=1, max_size=9),
+    begin=st.floats(-2, 2),
+    anchor=st.floats(-2, 2),
+    constant=st.floats(-2, 2),
+    **RULES,
+)
+def test_a_pull_to_elsewhere_and_a_constant_gradient_have_shares_of_their_own(
+    rate, grads, begin, anchor, constant, momentum, decay, pull
+):
+    w, v, steps, rates = begin, 0.0, len(grads), np.array([rate])
+    for g in grads:
+        v = momentum * v + g + constant + decay * w + pull * (w - anchor)
+        w = w - rate * v
+    hold, (_, weights) = decay + pull, combination(rates, steps, momentum, decay, pull)
+    shares = [response(rates, steps, momentum, hold, push, first) for push, first in ((0.0, 1.0), (-pull, 0.0), (1.0, 0.0))]
+    parts = sum(share[steps, 0] * of for share, of in zip(shares, (begin, anchor, constant), strict=True))
+    assert np.isclose(parts - weights[steps, 0] @ np.array(grads), w, rtol=1e-9, atol=1e-9)
 
 
 @settings(deadline=None, derandomize=True, max_examples=30)
@@ -112,6 +134,7 @@ def test_who_goes_on_alone_goes_on_as_before():
 def test_a_plain_step_has_one_rate_and_nothing_else():
     assert Move(0.1).plain
     assert not any(m.plain for m in (Move(0.1, 0.9), Move(0.1, decay=0.1), Move(0.1, pull=0.1), Move(torch.ones(2))))
+    assert not Move(0.1, constant={"w": torch.ones(2)}).plain
 
 
 def test_coefficients_are_repeated_for_every_sample_of_a_step():
@@ -128,5 +151,8 @@ def test_only_what_leaves_can_do_by_themselves_is_fused():
     assert fused_rule(PASSES["everything"]) == (LinearStep(0.9, 0.1), 0.5)
     assert fused_rule(PASSES["two pulls"]) == (LinearStep(), 0.75)
     assert fused_rule(replace(PLAIN, optimiser=adam())) is None
-    assert fused_rule(replace(PLAIN, terms=(ProximalTerm(0.5), ConstantTerm(lambda start, carried: {})))) is None
+    mixed = replace(PLAIN, terms=(ProximalTerm(0.5), ConstantTerm(lambda start, carried: {})))
+    assert fused_rule(mixed) is None
+    assert fused_rule(mixed, constants=True) == (LinearStep(), 0.5)
+    assert fused_rule(replace(PLAIN, terms=(lambda params, start, carried: {},)), constants=True) is None
     assert fused_rule(replace(PLAIN, objective=lambda *given: None)) is None

@@ -109,6 +109,54 @@ def test_a_shared_beginning_and_steps_kept_apart_come_to_the_weights_of_their_ow
     assert not torch.allclose(ends[0][0], begun.expand(CLIENTS, OUT, WIDTH), atol=1e-2)
 
 
+OWN = {
+    "plain": {},
+    "pulled elsewhere, with momentum": {"momentum": 0.5, "pull": 0.7, "apart": True},
+    "with a constant gradient": {"decay": 0.05, "constant": 0.3},
+    "all of it": {"momentum": 0.5, "pull": 0.7, "apart": True, "constant": -0.2},
+}
+
+
+@pytest.mark.parametrize("rule", OWN)
+def test_weights_of_their_own_with_steps_kept_apart_come_to_the_same_weights(rule, monkeypatch):
+    monkeypatch.setattr(linear_layers, "IN_CACHE", 0)
+    monkeypatch.setattr(linear_layers, "keeps_past", lambda out, width, rank, *, on_cpu: True)
+    begun, bias, elsewhere = drawn(CLIENTS, OUT, WIDTH), drawn(CLIENTS, OUT), drawn(1, OUT, WIDTH + 1)[:, :, 1:]
+    ends, seen = [], []
+    for past in (True, False):
+        given = {"rate": 0.1, **OWN[rule]}
+        constant = given.pop("constant", 0.0)
+        anchor = {"weight": elsewhere.expand(CLIENTS, OUT, WIDTH), "bias": bias * 0.5}
+        fixed = {"weight": torch.full_like(begun, constant), "bias": torch.full_like(bias, constant)} if constant else {}
+        move = Move(**given, anchor=anchor, constant=fixed)
+        if not move.plain:
+            move.tabulate(STEPS, torch.device("cpu"))
+        leaf = leaf_with(begun.clone(), bias.clone(), move)
+        leaf.stack.own_past = past
+        for step in range(STEPS):
+            x = drawn(CLIENTS * BATCH, WIDTH + step)[:, :WIDTH].clone().requires_grad_(True)
+            out = leaf(x)
+            assert (leaf.past is not None) == past
+            (out * torch.cos(out.detach())).sum().backward()
+            seen.append((out.detach(), x.grad))
+        leaf.settle()
+        ends.append((leaf.weight.detach(), leaf.bias.detach()))
+    for one, other in zip(seen[:STEPS], seen[STEPS:], strict=True):
+        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(one, other, strict=True))
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*ends, strict=True))
+    assert not torch.allclose(ends[0][0], begun, atol=1e-2)
+
+
+def test_a_past_beside_weights_of_their_own_must_save_half_of_the_memory(monkeypatch):
+    asked = []
+    monkeypatch.setattr(linear_layers, "keeps_past", lambda out, width, rank, *, on_cpu: asked.append(rank) or False)
+    for weight in (drawn(1, OUT, WIDTH).expand(CLIENTS, OUT, WIDTH), drawn(CLIENTS, OUT, WIDTH)):
+        leaf = leaf_with(weight, None, Move(0.1))
+        leaf.stack.own_past = True
+        leaf(drawn(CLIENTS * BATCH, WIDTH))
+    assert asked == [STEPS * BATCH, 2 * STEPS * BATCH]
+
+
 def test_a_frozen_leaf_or_one_that_is_used_twice_does_not_move_itself():
     leaf = leaf_with(drawn(CLIENTS, OUT, WIDTH), None, Move(0.1))
     assert leaf.stack.moves(leaf)

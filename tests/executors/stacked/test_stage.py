@@ -10,6 +10,7 @@ from torch import nn
 from fedfleet.core.passes import BatchPlan, ConstantTerm, LocalPass, ProximalTerm, SecondModel, Slot, zeros_like
 from fedfleet.executors.client_half import prepare_job
 from fedfleet.executors.inline import inline, train_stages
+from fedfleet.executors.stacked import linear_layers, stage
 from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.schedule import plan_stage
 from fedfleet.executors.stacked.stacked_model import make_twin
@@ -157,3 +158,36 @@ def test_what_a_stage_begins_with_is_not_changed():
     train_stage(make_twin(task.build(), x[:2]), work, x, y)
     after = {**work.begin, **{f"second/{n}": v for n, v in work.second.items()}}
     assert all(torch.equal(v, after[n]) for n, v in before.items())
+
+
+# ---- as on an accelerator -----------------------------------------------------------------------------------------
+
+DRIFT = ConstantTerm(lambda start, carried: {n: 0.1 * v for n, v in start.items()})
+
+
+@pytest.mark.parametrize("sizes", [(12, 12, 12), RAGGED], ids=["even", "ragged"])
+@pytest.mark.parametrize("terms", [(DRIFT,), (DRIFT, DRIFT, ProximalTerm(0.5))], ids=["a drift", "drifts and a pull"])
+def test_terms_that_stay_the_same_are_part_of_the_fused_step(terms, sizes, monkeypatch):
+    monkeypatch.setattr(stage, "on_accelerator", lambda work: True)
+    local = replace(PLAIN, terms=terms)
+    work, _ = work_of(small_task(smooth(200)), local, sizes)
+    assert can_fuse(make_twin(small_task(smooth(200)).build()), work)
+    same_as_literal(smooth(200), local, sizes)
+    same_as_literal(smooth(200), replace(local, optimiser=sgd(momentum=0.9)), sizes)
+
+
+def test_a_pull_to_another_place_than_the_beginning(monkeypatch):
+    """As the second model of Ditto: each client begins with weights of its own and is pulled to those of all."""
+    task, local = small_task(smooth(200)), replace(PLAIN, terms=(ProximalTerm(0.5),))
+    x, y = torch.from_numpy(task.dataset.x), torch.from_numpy(task.dataset.y)
+    ends, pasts, begin_past = [], [], linear_layers.Linear._begin_past
+    monkeypatch.setattr(linear_layers.Linear, "_begin_past", lambda leaf, x: (begin_past(leaf, x), pasts.append(leaf.past))[0])
+    for accelerated in (False, True):
+        monkeypatch.setattr(stage, "on_accelerator", lambda work, now=accelerated: now)
+        work, _ = work_of(task, local, (8, 8, 8))
+        own = {n: v + 0.05 * torch.sin(torch.arange(float(v.numel()))).reshape(v.shape) for n, v in work.begin.items()}
+        twin = make_twin(task.build(), x[:2])
+        ends.append(train_stage(twin, replace(work, begin=own), x, y).end)
+    assert any(past is not None and len(past.others) == 1 for past in pasts), "the wide layer keeps its steps apart"
+    for name, value in ends[0].items():
+        assert torch.allclose(value, ends[1][name], atol=2e-5), name
