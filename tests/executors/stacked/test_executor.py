@@ -231,7 +231,11 @@ def test_a_cpu_adds_large_models_up_itself_and_hands_on_the_reports_of_small_one
 
 @pytest.mark.parametrize("form", ["merged", "loop"])
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("change", [{}, {"after": (lambda passed: passed,)}, {"train": lambda name: name.startswith("3")}], ids=["plain", "a hook", "some leaves"])
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"after": (lambda passed: passed,)}, {"train": lambda name: name.startswith("3")}],
+    ids=["plain", "a hook", "some leaves"],
+)
 def test_threads_add_up_what_their_reports_add_up_to(form, threads, change):
     task, algorithm = small_task(dense(1000)), fedavg(lr=0.05)
     jobs = jobs_with(task, replace(algorithm.local(0, {}), **change), (9, 20, 3, 14, 8))
