@@ -13,6 +13,7 @@ import numpy as np
 
 from fedfleet.core import aggregation
 from fedfleet.core.aggregation import Fold
+from fedfleet.core.decoders import StackDecoder
 from fedfleet.core.edges import UserSource
 from fedfleet.core.exact import weight_units
 from fedfleet.core.parts import Algorithm, Dataset, Executor, FoldResult, Job
@@ -107,7 +108,10 @@ def idle_executor() -> Executor:
     """An executor for `idle` that makes no reports: each counts with weight 1, as if it had come."""
     opaque = opaque_executor()
 
-    def fold(jobs: Sequence[Job], contexts: Sequence[Context], rule: Fold, server: ServerState) -> FoldResult:
+    def fold(
+        jobs: Sequence[Job], contexts: Sequence[Context], rule: Fold, server: ServerState, decode: StackDecoder | None = None, /
+    ) -> FoldResult:
+        del decode
         acc, tasks = aggregation.zero(rule, server), np.array([context.task for context in contexts], np.int64)
         total = aggregation.sum_for(acc, "")
         total.weight, total.count = len(jobs) * weight_units(1.0), len(jobs)

@@ -31,7 +31,8 @@ def site(tmp_path_factory):
     folder_of(
         root,
         "big",
-        [RunBegan(0.0, 0, 10_000, "s", "m"), *(sent(i, i, 500 * i, range(500 * i, 500 * i + 500)) for i in range(6))],
+        [RunBegan(0.0, 0, 10_000, "s", "m"), *(sent(i, 0, 500 * i, range(500 * i, 500 * i + 500)) for i in range(6))],
+        {"world": {"clients": 10_000}},
     )
     for seed in (0, 1):
         perform(resolve({**TABLE, "seed": seed}, "a"), root / f"real-{seed}")

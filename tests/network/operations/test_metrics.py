@@ -187,7 +187,7 @@ def test_every_figure_is_told():
     assert result["fedfleet_process_proportional_bytes", ("process", "processor")] == 80
     assert result["fedfleet_process_resident_bytes", ("process", "t0")] == 50
     assert ("fedfleet_process_proportional_bytes", ("process", "t0")) not in result
-    assert result["fedfleet_run_info", ("protocol", "3"), ("run", "demo")] == 1
+    assert result["fedfleet_run_info", ("protocol", "4"), ("run", "demo")] == 1
 
 
 def test_names_from_elsewhere_cannot_break_the_text():
