@@ -371,7 +371,7 @@ def complaints_about(seed: int, numbers: range, root: Path) -> tuple[list[str], 
         numbers.stop,
     ]
     done = subprocess.run([str(w) for w in [*words, root, results]], cwd=ROOT, capture_output=True, text=True, timeout=3600)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, (done.returncode, done.stderr[-3000:])
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     assert lines.pop()["peak_mb"] < 1024
     wrong = [f"case {line['case']} of seed {seed}, {line['reader']}: {line['complaint']}" for line in lines if line["complaint"]]
