@@ -6,7 +6,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from annotated_types import Ge, Le
 
@@ -177,6 +177,7 @@ def device(
         patience: for how many seconds to try a server that went out of reach.
         evidence: evidence of this device's integrity, if the server asks for it.
     """
+    chosen: _Engine = one_of("engine", engine, get_args(_Engine))
     for name in _ONE_THREAD:  # before numpy or torch is loaded: results must not depend on the number of threads
         os.environ[name] = "1"
     from fedfleet.network.device.caps import Caps
@@ -191,7 +192,7 @@ def device(
         patience=patience,
     )
     local = LocalSetup(store, data, Trust(tls, ca, certificate, key))
-    summary = run_device(server, local, options, partial(_build_runtime, trust_code, engine), say, _check_samples)
+    summary = run_device(server, local, options, partial(_build_runtime, trust_code, chosen), say, _check_samples)
     tasks = f"{summary['tasks']} {'task' if summary['tasks'] == 1 else 'tasks'}"
     return Answer(summary, f"client {summary['client']} finished {tasks} (end: {summary['reason']})")
 

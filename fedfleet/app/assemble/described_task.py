@@ -19,6 +19,7 @@ from fedfleet.core.part_facts import ModelFacts
 from fedfleet.core.parts import Algorithm, Dataset, Task
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.trees import Tree
+from fedfleet.executors.numpy.numpy_executor import torch_objective
 from fedfleet.tasks.description.format import MOST_BYTES, ModelDescription, description_from_json
 
 _CURE = "start this device with --engine torch"
@@ -49,11 +50,11 @@ def check_passes(algorithm: Algorithm) -> None:
     local = algorithm.local(0, {})
     if not isinstance(local, LocalPass):
         raise BadInput(f"{algorithm.name} trains with code of its own")
-    for stage in local.work():
-        if stage.objective is not None:
-            raise BadInput(f"the training objective of {algorithm.name} is written for PyTorch")
-        if stage.width != 1.0:
-            raise BadInput(f"{algorithm.name} trains slices of the model, which only PyTorch cuts")
+    objective = torch_objective(algorithm)
+    if objective is not None:
+        raise BadInput(objective)
+    if any(stage.width != 1.0 for stage in local.work()):
+        raise BadInput(f"{algorithm.name} trains slices of the model, which only PyTorch cuts")
     if local.down is not None and local.keep is not None:
         raise BadInput(
             f"{algorithm.name} keeps layers at home and sends models in a code, so that only PyTorch makes their first weights"

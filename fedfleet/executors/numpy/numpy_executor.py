@@ -11,7 +11,7 @@ import numpy as np
 
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Executor, Job, Task, Trial
+from fedfleet.core.parts import Algorithm, Executor, Job, Task, Trial
 from fedfleet.core.passes import SECOND, Carry, LocalPass
 from fedfleet.core.records import Report, Score
 from fedfleet.core.rng import hash_keys
@@ -84,6 +84,23 @@ def _limit_threads(threads: int) -> None:
     except ImportError:
         return
     threadpool_limits(limits=threads, user_api="blas")
+
+
+def check_trainable(algorithm: Algorithm, task: Task) -> None:
+    """Refuse, before anything runs, a method or a model that numpy cannot train."""
+    objective = torch_objective(algorithm)
+    if objective is not None:
+        raise BadInput(f'run.execute = "numpy": {objective}; use run.execute = "inline" or "stacked"')
+    NumpyModel(_trace(task, 1.0))
+
+
+def torch_objective(algorithm: Algorithm) -> str | None:
+    """Why a method's passes need PyTorch, by that of its first client; None if they do not."""
+    local = algorithm.local(0, {})
+    stages = local.work() if isinstance(local, LocalPass) else ()
+    if any(stage.objective is not None for stage in stages):
+        return f"the training objective of {algorithm.name} is written for PyTorch"
+    return None
 
 
 def _trace(task: Task, width: float) -> ModelDescription:

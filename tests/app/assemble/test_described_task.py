@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fedfleet
+from fedfleet.app.api.serve import device
 from fedfleet.app.assemble import assemble
 from fedfleet.app.assemble.client_config import client_config_for
 from fedfleet.app.assemble.described_task import description_entry, model_of_entry
@@ -132,3 +133,8 @@ def test_samples_of_another_shape_are_named(tmp_path):
     np.savez(tmp_path / "own.npz", x=np.ones((20, 7), np.float32), y=np.arange(20) % 10)
     with pytest.raises(BadInput, match=r"each sample has the shape \(7,\)"):
         build_client_runtime(client_config_for(setup, 0, brings_own=True), tmp_path / "own.npz", engine="numpy")
+
+
+def test_an_engine_that_is_misspelt_is_named():
+    with pytest.raises(BadInput, match="--engine 'nunpy' is not known; did you mean 'numpy'"):
+        device(engine="nunpy")

@@ -51,7 +51,7 @@ def test_every_registered_method_trains_as_inline_does_or_is_refused_by_name(alg
     spec = table(algorithm, fitting_task(algorithm))
     literal = fedfleet.run(spec, "run.execute=inline")
     if algorithm == "fedkd":
-        with pytest.raises(fedfleet.RunFailed, match="objective is written for PyTorch"):
+        with pytest.raises(BadInput, match=r'run\.execute = "numpy": the training objective of fedkd is written for PyTorch; use'):
             fedfleet.run(spec, "run.execute=numpy")
         return
     found = fedfleet.run(spec, "run.execute=numpy")
