@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedfleet
-from fedfleet.app.api.serve import device
+from fedfleet.app.api.serve import device as be_device
 from fedfleet.app.assemble import assemble
 from fedfleet.app.assemble.client_config import client_config_for
 from fedfleet.app.assemble.described_task import description_entry, model_of_entry
@@ -136,5 +136,5 @@ def test_samples_of_another_shape_are_named(tmp_path):
 
 
 def test_an_engine_that_is_misspelt_is_named():
-    with pytest.raises(BadInput, match="--engine 'nunpy' is not known; did you mean 'numpy'"):
-        device(engine="nunpy")
+    with pytest.raises(BadInput, match="engine 'nunpy' is not known; did you mean 'numpy'"):
+        be_device(engine="nunpy")
