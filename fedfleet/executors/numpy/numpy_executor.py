@@ -31,7 +31,7 @@ from fedfleet.executors.client_half import (
 from fedfleet.executors.numpy.losses import loss_and_gradient, place_losses, sample_counts
 from fedfleet.executors.numpy.model import NumpyModel
 from fedfleet.executors.numpy.operations import ForwardPass
-from fedfleet.tasks.description.format import ModelDescription
+from fedfleet.tasks.description.format import ModelDescription, check_leaves
 from fedfleet.tasks.measures import Measuring, needs_measures, spread_of
 
 EVALUATION_BATCH = 256
@@ -115,6 +115,7 @@ def _train_client(model_at: Callable[[float], NumpyModel], frozen: Tree, job: Jo
     model = model_at(prepared.local.width)
     carry = Carry(prepared.memory, prepared.extra)
     state, start = dict(prepared.start), prepared.start
+    check_leaves(model.description, {**frozen, **start})  # numpy would broadcast what does not fit
     second_stages = second_model_stages(prepared.local)
     tallies: Tallies | None = None
     for number, stage in enumerate(prepared.local.stages()):

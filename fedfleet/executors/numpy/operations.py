@@ -232,9 +232,9 @@ def permute(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequenc
 
 def slices(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence[bool], now: ForwardPass) -> Result:
     """A part of an array."""
-    del needs
+    del needs, now
     (x,) = inputs
-    index = tuple(_place(i, now.batch) for i in settings["index"])
+    index = tuple(_place(i) for i in settings["index"])
 
     def backward(gradient: Array) -> list[Array]:
         whole = np.zeros_like(x)
@@ -244,9 +244,8 @@ def slices(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence
     return x[index], backward
 
 
-def _place(index: Any, batch: int) -> Any:
-    """One place of an index. Starts and ends are those of a description, where a batch never shows."""
-    del batch
+def _place(index: Any) -> Any:
+    """One place of an index, as numpy takes it."""
     if isinstance(index, list):
         return slice(*index)
     return {"new": None, "others": Ellipsis}.get(index, index) if isinstance(index, str) else index

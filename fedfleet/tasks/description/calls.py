@@ -42,12 +42,11 @@ def _transpose(writer: Any, result: Any, x: Any, dim0: int = 0, dim1: int = 1) -
 
 
 def _slice(writer: Any, result: Any, x: Any, index: Any) -> None:
-    writer.add(result, "slice", [x], index=[_place(i, x) for i in (index if isinstance(index, tuple) else (index,))])
+    writer.add(result, "slice", [x], index=[_place(i) for i in (index if isinstance(index, tuple) else (index,))])
 
 
-def _place(index: Any, x: Any) -> Any:
-    """One place of an index as JSON: a number, [start, stop, step], "all others" or "new"."""
-    del x
+def _place(index: Any) -> Any:
+    """One place of an index as JSON: a number, [start, stop, step], "others" for all between, or "new"."""
     match index:
         case None:
             return "new"

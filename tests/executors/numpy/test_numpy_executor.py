@@ -99,3 +99,12 @@ def test_a_loss_of_ones_own_is_refused():
     task = replace(TASKS["dense"](), loss=object())
     with pytest.raises(BadInput, match="this task brings its own"):
         numpy_executor(task)
+
+
+def test_weights_that_do_not_fit_the_model_are_refused_and_not_broadcast():
+    task = TASKS["dense"]()
+    job = next(c for c in cases(task) if c.name == "plain").jobs[0]
+    name = next(n for n, v in job.offer.params.items() if v.ndim == 1)
+    narrow = {**job.offer.params, name: job.offer.params[name][:1]}
+    with pytest.raises(RunFailed, match=f"the weights '{name}' do not have the shape"):
+        list(numpy_executor(task).train([replace(job, offer=replace(job.offer, params=narrow))]))
