@@ -1,7 +1,8 @@
 """Strikes: what devices sent that no honest device sends. They outlive a kill, so that nobody begins anew by one.
 
 A faulty report counts against its task: three end it. A damaged or wrongly addressed upload counts against its sender: who has
-too many is shut out for a while. Each strike is a line in a file, on the disk before the device is told of it.
+too many is shut out for a while. Each strike is a line in a file: that of a task is on the disk before its device is told of it;
+that of a sender follows its answer by a moment, because a frontend answers without asking the server.
 """
 
 from __future__ import annotations

@@ -90,6 +90,7 @@ def test_a_device_that_was_shut_out_stays_so_when_the_server_is_killed(tmp_path:
         for _ in range(MOST):
             bad.hand(bad.report(errand.work, payload, nonce=b"0" * 16), payload)
         assert "too many" in _refusal(bad)
+        _await_strikes(place.out / "wire" / "strikes.jsonl", MOST)
         if kill == "frontend":
             place.kill_transmitter(0)
         else:
@@ -105,6 +106,17 @@ def test_a_device_that_was_shut_out_stays_so_when_the_server_is_killed(tmp_path:
         lines = (place.out / "wire" / "strikes.jsonl").read_text().splitlines()
         assert sum(line.startswith('["client", 0,') for line in lines) >= 1
         assert not [e for e in place.events() if isinstance(e, ReportRejected)]
+
+
+def _await_strikes(path: Path, count: int) -> None:
+    """Until so many strikes of senders are on the disk: a frontend answers before the server has heard of the last one."""
+    until = time.monotonic() + 20.0
+    while time.monotonic() < until:
+        lines = path.read_text().splitlines() if path.exists() else []
+        if sum(line.startswith('["client"') for line in lines) >= count:
+            return
+        time.sleep(PAUSE)
+    raise TimeoutError
 
 
 def _refusal(puppet: Puppet) -> str:
