@@ -190,7 +190,7 @@ def _serve_and_finish(
                 options,
                 recovery=recovery,
                 tls=_tls(access),
-                on_listening=_greeter(setup.spec, options, access, folder, command),
+                on_listening=_greeter(setup.spec, setup.plan.pace.least, options, access, folder, command),
             )
             own = np.flatnonzero(served.registry.declared.own[: setup.plan.clients])
         journal.flush()
@@ -290,7 +290,7 @@ def _tls(access: AccessOptions) -> dict[str, str]:
 
 
 def _greeter(
-    spec: Spec, options: ServeOptions, access: AccessOptions, folder: Path, command: Sequence[str]
+    spec: Spec, least: int, options: ServeOptions, access: AccessOptions, folder: Path, command: Sequence[str]
 ) -> Callable[[ServerLoop, ListeningServer], None]:
     def greet(server_loop: ServerLoop, listening: ListeningServer) -> None:
         del server_loop
@@ -301,6 +301,8 @@ def _greeter(
         )  # for whoever watches the folder
         security = "with TLS" if access.files is not None else "on this machine only, without TLS"
         say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
+        if least > options.devices:
+            say(f"a round needs {least} devices at the same time, more than --devices {options.devices}; pace.min_clients lowers this")
         if has_model_code(spec):
             say(
                 f"the model is your code, {spec.task['model']}; unless it is an nn.Sequential of PyTorch's own layers, devices get "
