@@ -25,7 +25,7 @@ from fedfleet.app.runs.conditions import (
     with_bounds,
     write_conditions,
 )
-from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret
+from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret, served_noise_source
 from fedfleet.app.runs.model_trust import has_model_code
 from fedfleet.app.runs.run_folder import (
     FinishedRun,
@@ -153,7 +153,9 @@ def serve_run(
                 return _serve_and_finish(with_bounds(setup, stored), folder, options, access, key, stored, command)
             refuse_taken(folder, resume=resume)
             write_spec(spec, folder)
-            conditions = replace(local_conditions(setup), bounded=needs_bounds(setup.plan.choose, options))
+            known = local_conditions(setup)
+            noise = served_noise_source(known.noise, setup.plan.algorithm)
+            conditions = replace(known, bounded=needs_bounds(setup.plan.choose, options), noise=noise)
             write_conditions(folder, conditions)
             return _serve_and_finish(with_bounds(setup, conditions), folder, options, access, key, conditions, command)
 

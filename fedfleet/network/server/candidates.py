@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedfleet.core.events import CandidatesSeen
+from fedfleet.core.events import CandidatesSeen, Event
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Bools, Floats, Ints
 from fedfleet.core.sources import World
@@ -22,9 +22,10 @@ from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.security.enrolment_request import Admission
 from fedfleet.network.security.secrets import secret_of, sign_config
+from fedfleet.network.server.learned_speeds import LearnedSpeeds, with_learned_speeds
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.recovery import ClientState
-from fedfleet.network.server.served_plan import ServedRun
+from fedfleet.network.server.served_plan import ServedRun, foresees
 from fedfleet.network.server.turns import Effects, Note, React, Tell
 from fedfleet.simulation.rosters import roster_of, unavailable_clients
 
@@ -98,6 +99,8 @@ class Candidates:
 
     def __init__(self, plan: Plan, world: World, options: ServeOptions) -> None:
         self._plan, self._world, self._options = plan, world, options
+        # Only where the selector foresees: of a large fleet it would be kept for nothing.
+        self.speeds = LearnedSpeeds(plan.clients, world.devices) if foresees(plan.choose) else None
         self._presence = Presence(plan.clients, hold=options.hold_seconds)
         self.busy = np.zeros(plan.clients, np.bool_)
         self._asked_at: float | None = None
@@ -105,6 +108,11 @@ class Candidates:
         self._any_called = False
         # When to say again that an ask waits for more devices at once than there are; None: nothing was said of this ask yet.
         self._warn_at: float | None = None
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Events of the run, as they happen, or those of a run that goes on."""
+        if self.speeds is not None:
+            self.speeds.on_events(events)
 
     def on_calls(self, clients: Ints, return_seconds: Floats, now: float) -> None:
         """These clients called; `return_seconds`: when each was told to come back, 0 while its call is held."""
@@ -166,7 +174,8 @@ class Candidates:
                 )
             )
         self._asked_at = None
-        roster = roster_of(self._plan, self._world, state, idle.astype(np.int64))
+        world = self._world if self.speeds is None else with_learned_speeds(self._world, self.speeds)
+        roster = roster_of(self._plan, world, state, idle.astype(np.int64))
         return [*effects, React(CandidatesSeen(now, roster))]
 
     def deadline(self, now: float) -> float | None:
