@@ -76,7 +76,7 @@ def serve_in_process(
 
     served = ServedRun(
         setup.plan, setup.world, ThreadEvaluator(context), registry, key, configs, journal, folder, "toy", noising,
-        setup.task.frozen or None,
+        setup.task.frozen or None, kind=setup.task.dataset.kind, label_shape=setup.task.dataset.y.shape[1:],
     )  # fmt: skip
     serving = ServeOptions(
         **{"address": "127.0.0.1:0", "devices": clients, "transmitters": 0, "quiet": True, "farewell_seconds": 5.0, **options}

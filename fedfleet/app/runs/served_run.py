@@ -61,6 +61,7 @@ from fedfleet.store.files import write_atomically
 from fedfleet.store.journal import Journal
 from fedfleet.store.lock import hold_lock
 from fedfleet.store.seals import SEAL, identity, kind_of
+from fedfleet.store.row_text import evaluated_by_devices
 from fedfleet.store.signatures import load_private_key
 
 SERVED = "served"
@@ -201,12 +202,14 @@ def _serve_and_finish(
     finally:
         journal.close()
     seconds = time.perf_counter() - start
-    add_note = partial(with_note_on_scores, own=len(own) if options.evaluate == "server" else 0)
+    by_devices = final_state.book.version in evaluated_by_devices(journals.remarks_of(folder / "run.db"))
+    add_note = partial(with_note_on_scores, own=0 if by_devices else len(own))
     return complete_run(setup, folder, journal_end, params, seconds, add_measures=add_note, key=key, noise=conditions.noise)
 
 
 def with_note_on_scores(measures: dict[str, Any], *, own: int) -> dict[str, Any]:
-    """The measures, with a warning that scores of clients are of other people than those of the `own` devices that brought samples.
+    """The measures, with a warning where scores of clients are of other people than the `own` devices that brought samples: of the
+    last model no device was there to evaluate.
 
     >>> with_note_on_scores({"warnings": [], "accuracy_clients": 0.9}, own=3)["warnings"][0].partition(":")[0]
     '3 devices enrolled with samples of their own, and the server has none of these'
@@ -217,9 +220,9 @@ def with_note_on_scores(measures: dict[str, Any], *, own: int) -> dict[str, Any]
         return measures
     devices = f"{own:,} device{'s' if own > 1 else ''} enrolled with samples of {'their' if own > 1 else 'its'} own"
     note = (
-        f"{devices}, and the server has none of these: all figures by client (scores of clients, of clients that never took part, "
-        "who was asked) are of the people in the server's own table; for scores of the devices, serve with --evaluate devices or "
-        "--evaluate both"
+        f"{devices}, and the server has none of these: no device evaluated the last model, so scores of clients are of the people in "
+        "the server's own table; for scores of the devices, keep devices connected until the run ends, and give them time with "
+        "--evaluate-seconds"
     )
     return {**measures, "warnings": [*measures["warnings"], note]}
 
@@ -267,6 +270,8 @@ def _open_served(
             spec.name,
             noising_of(conditions.noise, folder),
             setup.task.frozen,
+            kind=setup.task.dataset.kind,
+            label_shape=setup.task.dataset.y.shape[1:],
         )
     finally:
         registry.close()

@@ -111,7 +111,7 @@ def do_task(
     except (Refused, FedFleetError, DamagedMemory, MemoryError, ValueError, TypeError, KeyError) as error:
         raise TaskRefusal(str(error) or type(error).__name__) from error
     head.spent["download"], head.spent["compute"] = max(download, 0.0), time.monotonic() - compute_start
-    samples = int(head.stats.get("samples", head.total))
+    samples = int(head.stats.get("samples", len(runtime.test if work.kind == pb.EVALUATE else runtime.train)))
     head.resources.CopyFrom(usage_since(start, context.connection, samples, len(payload), len(inline)))
     return head, payload
 

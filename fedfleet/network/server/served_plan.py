@@ -9,6 +9,7 @@ from pathlib import Path
 from fedfleet.core.codec import Codec
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
+from fedfleet.core.kinds import CLASSIFICATION, Kind
 from fedfleet.core.parts import Plan, Selector
 from fedfleet.core.passes import NO_SETTINGS, STATS, LocalPass
 from fedfleet.core.sources import World
@@ -29,7 +30,7 @@ class ServedRun:
     """A run as its server sees it: the plan and its world, who evaluates, who is admitted, and where everything is kept.
 
     `client_config(client)` is what a device is told of its own work; `frozen` are weights that are not trained; `on_events` gets
-    all events.
+    all events. `kind` is that of the task, and `label_shape` that of one sample's label: they say what a score can be.
     """
 
     plan: Plan
@@ -44,6 +45,8 @@ class ServedRun:
     noising: NoiseSource = SEEDED
     frozen: Tree | None = None
     on_events: Callable[[Sequence[Event]], None] | None = None
+    kind: Kind = CLASSIFICATION
+    label_shape: tuple[int, ...] = ()
 
 
 def check_servable(plan: Plan, devices: int) -> None:
