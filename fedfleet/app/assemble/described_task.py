@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.app.assemble.described_slices import slice_entries
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec.table_checks import Table
 from fedfleet.core.errors import BadInput, Refused
@@ -36,6 +35,7 @@ def description_entry(setup: Setup) -> Table:
         check_passes(setup.plan.algorithm)
         if setup.task.loss is not None:
             raise BadInput("the task brings a loss of its own, written for PyTorch")
+        from fedfleet.app.assemble.slice_entries import slice_entries
         from fedfleet.tasks.description.tracer import describe_task
         from fedfleet.tasks.model_parts import model_facts
 

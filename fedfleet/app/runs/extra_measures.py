@@ -54,20 +54,6 @@ def secret_missing(source: Mapping[str, str]) -> bool:
     return source.get("from") == SECRET and secret_file() is None
 
 
-def require_secret(algorithm: Algorithm) -> None:
-    """Refuse to serve a private run whose noise every device could take away again."""
-    if algorithm.private is not None and algorithm.private.sample is not None:
-        raise BadInput(
-            "algorithm.private.amplify: devices know the seed, so they can compute which clients are picked, and sampling "
-            "protects no client in a served run; leave amplify out"
-        )
-    if algorithm.fold.noise is not None and secret_file() is None:
-        raise BadInput(
-            "algorithm.private: devices know the seed, so the noise of a served run needs a secret; set the "
-            f"environment variable {VARIABLE} to the path of the file that holds it"
-        )
-
-
 def with_privacy(measures: dict[str, Any], plan: Plan, source: Mapping[str, str], events: Sequence[Event]) -> dict[str, Any]:
     """The measures of a run, and those of its privacy if it has any."""
     promise = plan.algorithm.private

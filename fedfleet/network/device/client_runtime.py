@@ -79,7 +79,7 @@ def train_task(
 ) -> LocalResult:
     """Do one task's work. What the server sent is `Refused` if it does not fit.
 
-    `noise_key` is that of the noise that the client adds, where it adds any; None: as in a simulation, which the server could repeat.
+    `noise_key` is that of the noise that the client adds, where it adds any; None: as in a simulation, which a server could repeat.
     """
     half, seed = runtime.local_pass(assignment.settings), runtime.seed if assignment.seed is None else assignment.seed
     coded = half if isinstance(half, LocalPass) and half.up is not None else None
