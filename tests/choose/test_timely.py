@@ -109,9 +109,8 @@ def test_a_run_in_which_nobody_is_late():
     assert dropped(SPEC) == (0, 4) and late > 5
 
 
-def test_on_a_real_network_it_says_that_nobody_can_foresee_seconds():
-    with pytest.raises(BadInput, match="in advance"):
-        check_servable(assemble(resolve(SPEC)).plan, 40)
+def test_it_is_served_on_a_real_network():
+    check_servable(assemble(resolve(SPEC)).plan, 40)
 
 
 # ---- the paper's interval ---------------------------------------------------------------------------------------------
