@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from fedfleet.core.registry import names
@@ -35,6 +36,7 @@ _ALIKE = ("int2", "int3", "int5", "int6", "int7", "deflate", "zstd", "fp16")
 _OVERRIDE = [{"clients": [1], "algorithm": {"lr": 0.01}}]
 
 
+@cache
 def axes() -> dict[str, dict[str, dict[str, Any]]]:
     """By axis and by the name of its part: the tables that a spec with this part has. The plain choice of an axis comes first."""
     tasks = {name: {"task": fitting_task(name), "algorithm": {"use": name}} for name in names("algorithms")}
