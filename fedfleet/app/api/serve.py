@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from annotated_types import Ge, Le
-
 from fedfleet.app.terminal.answers import AS_JSON, Answer, Interrupted, option_name, say
 from fedfleet.app.terminal.own_options import (
     DroppedColumns,
@@ -23,6 +21,7 @@ from fedfleet.app.terminal.own_options import (
     TimeColumn,
 )
 from fedfleet.app.terminal.value_checks import one_of
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Clients, Count
 

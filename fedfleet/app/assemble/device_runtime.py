@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedfleet.app.assemble.algorithm import Facts, build_algorithm, part_facts, with_task_loss
-from fedfleet.app.assemble.client_config import FORMAT, checksum
+from fedfleet.app.assemble.config_format import FORMAT, checksum
 from fedfleet.app.assemble.described_task import described_task, model_of_entry, without_adapting
 from fedfleet.app.assemble.table_config import device_recipe, found_data, is_table, own_samples
 from fedfleet.app.spec.table_checks import Table, build_part, resolve_part

@@ -16,9 +16,9 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
-from annotated_types import Ge, Le
 
 from fedfleet.app.terminal.answers import AsJson
+from fedfleet.core.bounds import Ge, Le
 
 if TYPE_CHECKING:
     from fedfleet.app.cli.commands import Verb

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, Le
 
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.codec import Codec, Stack
 from fedfleet.core.limits import Seed, Share
 from fedfleet.core.rng import hash_keys

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfleet.core.errors import FedFleetError, Refused, printable
+from fedfleet.core.parts import remembers
 from fedfleet.core.records import Score
 from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.core.trees import Tree
@@ -27,7 +28,6 @@ from fedfleet.network.device.server_calls import Connection
 from fedfleet.network.device.transfers import TooLate, fetch_blob
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import MOST_STATS, crc32c
-from fedfleet.simulation.rosters import remembers
 
 _UNIT = 1 if sys.platform == "darwin" else 1024  # of the peak that the system tells
 

@@ -38,7 +38,8 @@ def table(algorithm, task, **more):
 
 CHILD = """
 import pickle, sys
-sys.modules["torch"] = None
+for missing in ("torch", "pydantic", "annotated_types", "safetensors", "google_crc32c", "immutables"):
+    sys.modules[missing] = None
 from pathlib import Path
 from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.network.device.client_runtime import Assignment, train_task
