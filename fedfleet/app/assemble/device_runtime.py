@@ -66,8 +66,7 @@ def check_own_samples(config_bytes: bytes, data_path: Path) -> None:
     try:
         if config["data"]["use"] != "own":
             return
-        table = config["task"]
-        _own_dataset(config, resolve_part("tasks", table, "task") if is_table(table) else table, data_path)
+        _own_dataset(config, _own_table(config), data_path)
     except (KeyError, TypeError, ValueError, OverflowError, IndexError) as odd:
         raise Refused(f"{_UNREADABLE}: {type(odd).__name__}: {odd}") from odd
 
@@ -105,11 +104,12 @@ def _build_numpy_runtime(config: Table, data_path: Path | None, fetch: Fetch | N
     from fedfleet.executors.numpy.numpy_executor import numpy_executor
 
     description, model = model_of_entry(config.get("described"))
-    table, seed, key = resolve_part("tasks", config["task"], "task"), config["seed"], int(config["key"], 16)
+    seed, key = config["seed"], int(config["key"], 16)
     if config["data"]["use"] == "own":
-        dataset = _own_dataset(config, table, data_path)
+        dataset = _own_dataset(config, _own_table(config), data_path)
         train, test = split_rows(len(dataset.y), config["data_seed"], key)
     else:
+        table = resolve_part("tasks", config["task"], "task")
         if is_table(table):
             table = {**table, "path": str(found_data(table["path"])), "model": "auto"}
         rehearsal, train, test = _with_data(config, table, build_part("tasks", table), data_path, key)
@@ -205,6 +205,12 @@ def _own_dataset(config: Table, table: Table, data_path: Path | None) -> Dataset
     info = config["inputs"]
     inputs = ModelInputs(tuple(info["shape"]), info["kind"], info["classes"])
     return Dataset(fit_to_model(x, y, inputs, data_path), y, inputs.classes)
+
+
+def _own_table(config: Table) -> Table:
+    """What a configuration says of its task to a device that brings samples: such a device does without the task's own module."""
+    table = config["task"]
+    return resolve_part("tasks", table, "task") if is_table(table) else table
 
 
 def _task_on_data(recipe: Any, seed: int, dataset: Dataset) -> Task:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedfleet.app.cli.commands import Group, Verb
+from fedfleet.app.cli.verb_records import Group, Verb
 from fedfleet.app.terminal.answers import print_answer, say_unless_json
 
 _API = "fedfleet.app.api"
@@ -86,7 +86,7 @@ VERBS: dict[str, Verb | Group] = {
         },
     ),
     "device": Verb(
-        f"{_API}.serve:device",
+        f"{_API}.device:device",
         options={
             **_TLS_FILES, "server": "--server HOST:PORT", "data": "--data FILE|FOLDER",
             "trust_code": "--trust-code HASH", "store": "--store DIR",

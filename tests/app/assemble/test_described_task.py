@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedfleet
-from fedfleet.app.api.serve import device as be_device
+from fedfleet.app.api.device import device as be_device
 from fedfleet.app.assemble import assemble
 from fedfleet.app.assemble.client_config import client_config_for
 from fedfleet.app.assemble.described_task import description_entry, model_of_entry
