@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -47,9 +48,14 @@ def mark(connection: Connection) -> UsageMark:
     return UsageMark(time.monotonic(), time.process_time(), connection.bytes_down, connection.bytes_up)
 
 
-def peak_bytes() -> int:
-    """The most memory that this process ever held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
+def peak_bytes(status: Path = Path("/proc/self/status")) -> int:
+    """The most memory that this process ever held. The figure of `getrusage` is also that of the process that started it, so it is
+    asked only where the system has no `status`."""
+    try:
+        lines = status.read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
 def usage_since(start: UsageMark, connection: Connection, samples: int, nbytes: int, downloaded: int) -> pb.Resources:
@@ -100,7 +106,7 @@ def do_task(
     download, compute_start = receive_seconds + time.monotonic() - began, time.monotonic()
     try:
         head, payload = _HANDLERS[work.kind](context, runtime, work, model)
-    except (Refused, FedFleetError, DamagedMemory, MemoryError, ValueError, TypeError, KeyError) as error:
+    except (Refused, FedFleetError, DamagedMemory, MemoryError, ImportError, ValueError, TypeError, KeyError) as error:
         raise TaskRefusal(str(error) or type(error).__name__) from error
     head.spent["download"], head.spent["compute"] = max(download, 0.0), time.monotonic() - compute_start
     samples = int(head.stats.get("samples", head.total))

@@ -57,7 +57,10 @@ def own_samples(folder, setup):
     return path
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "fedper"])
+CODED = {"use": "fedavg", "down": ["bf16"], "up": ["topk", "int4", "gzip"], "feedback": True}
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "fedper", CODED], ids=str)
 def test_a_device_without_pytorch_trains_the_bits_of_one_that_simulates(algorithm, tmp_path):
     setup = assemble(resolve(table(algorithm, {"use": "digits_cnn", "channels": 2})))
     config, data = client_config_for(setup, 0, brings_own=True), own_samples(tmp_path, setup)
