@@ -45,6 +45,7 @@ class CallRefused(Exception):
 
     code = "FAILED_PRECONDITION"
     counter = ""
+    seconds = 0.0  # after which it may be tried again
 
 
 class Unauthenticated(CallRefused):
@@ -95,6 +96,10 @@ class Call(Protocol):
         ...
 
 
+class ModelsApart:
+    """A call whose answer has no room for a model: its device fetches each by its name."""
+
+
 class FleetService:
     """The methods that devices call: bytes in, bytes out or `CallRefused`.
 
@@ -115,18 +120,18 @@ class FleetService:
 
     async def answer(self, method: str, data: bytes, call: Call) -> bytes:
         """Carry out one of `methods`."""
-        with self._counted(method):
+        with self.counted(method):
             return await self.methods[method](data, call)
 
     async def receive_stream(self, requests: AsyncIterator[bytes], call: Call) -> bytes:
         """`HandStream`: a report in chunks."""
-        with self._counted("HandStream"):
+        with self.counted("HandStream"):
             return await self.hand_stream(requests, call)
 
     async def fetch(self, data: bytes, call: Call) -> AsyncIterator[bytes]:
         """`Fetch`: a blob from an offset on, chunk by chunk from shared memory."""
         del call
-        with self._counted("Fetch"):
+        with self.counted("Fetch"):
             head = parse_message(data, pb.FetchRequest)
             self.authenticate(head.caller)
             blob = self.frontend.state.blobs.get(head.name)
@@ -138,7 +143,7 @@ class FleetService:
                 yield chunk
 
     @contextmanager
-    def _counted(self, method: str) -> Iterator[None]:
+    def counted(self, method: str) -> Iterator[None]:
         """Count a call by how it ends; what is malformed or too slow is refused."""
         counters, code = self.frontend.counters, "UNKNOWN"
         try:
@@ -178,7 +183,9 @@ class FleetService:
         """Count a call; `RateLimited` if a peer calls too often, or sent too much that no honest device sends."""
         refusal = self.frontend.limiter.admit_call(peer, time.monotonic())
         if refusal is not None:
-            raise RateLimited(f"{refusal.reason}; try again in {refusal.seconds:.1f} s")
+            error = RateLimited(f"{refusal.reason}; try again in {refusal.seconds:.1f} s")
+            error.seconds = refusal.seconds
+            raise error
 
     # ---- the methods -------------------------------------------------------------------------------------------------
 
@@ -222,6 +229,8 @@ class FleetService:
 
     async def _next_answer(self, client: int, call: Call, held_seconds: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
         """What a device has to do next, when there is room for the model that goes along."""
+        if isinstance(call, ModelsApart):
+            return self.frontend.next_work(client, held_seconds, most_inline=0)
         nbytes = self.frontend.inline_bytes(client)
         if nbytes:
             await self.frontend.downloads.acquire(nbytes, call)
