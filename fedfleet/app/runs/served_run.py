@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
-from fedfleet.app.assemble.client_config import client_configs
+from fedfleet.app.assemble.client_config import client_configs, shard_bytes
 from fedfleet.app.assemble.setup import pin_frozen_weights
 from fedfleet.app.runs.conditions import (
     Conditions,
@@ -271,6 +271,7 @@ def _open_served(
             spec.name,
             noising_of(conditions.noise, folder),
             setup.task.frozen,
+            shard=lambda c: b"" if registry.has_own_data(c) else shard_bytes(setup, c),
         )
     finally:
         registry.close()

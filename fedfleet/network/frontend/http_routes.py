@@ -5,6 +5,8 @@ docs/reference/http.md is the page for those who write a device. Nothing here de
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,8 +16,8 @@ from google.protobuf.message import Message
 
 from fedfleet.core.errors import Refused, printable
 from fedfleet.network.frontend.http_answers import BYTES, JSON
-from fedfleet.network.frontend.http_connection import BadRequest, Exchange
-from fedfleet.network.frontend.http_json import MAX_JSON_BYTES, message_from_json, message_to_json
+from fedfleet.network.frontend.http_connection import MIN_RATE, STALLED_SECONDS, BadRequest, Exchange, TooLarge
+from fedfleet.network.frontend.http_json import MAX_JSON_BYTES, json_bytes, message_from_json, message_to_json
 from fedfleet.network.frontend.service import (
     CallRefused,
     FleetService,
@@ -23,6 +25,7 @@ from fedfleet.network.frontend.service import (
     ModelsApart,
     NotFound,
     NotPermitted,
+    TooSlow,
     Unauthenticated,
 )
 from fedfleet.network.protocol import fleet_pb2 as pb
@@ -40,6 +43,8 @@ _MAX_MESSAGE_BYTES = INLINE_BYTES + 2 * MAX_HEAD_BYTES
 _RANGE = re.compile(r"bytes=([0-9]{1,15})-")
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})")
 _NAME = re.compile(r"[0-9a-f]{8,128}")
+_MAX_SPEED_BYTES = 4 << 20
+_NOISE = os.urandom(1 << 16)  # no line compresses it
 _CALL, _BLOBS, _REPORTS = "/v1/call/", "/v1/blobs/", "/v1/reports/"
 _METHODS_OF_CORS = b"GET, POST, PUT"
 _HEADERS_OF_CORS = b"Authorization, Content-Type, Content-Range, FedFleet-Report, Range"
@@ -81,6 +86,9 @@ class HttpRoutes:
             "/v1/check": {"POST": self._check},
             "/v1/leave": {"POST": self._leave},
             "/v1/status": {"GET": self._status},
+            "/v1/shard": {"GET": self._shard},
+            "/v1/profile": {"POST": self._profile},
+            "/v1/speed": {"GET": self._send_bytes, "POST": self._take_bytes},
         }
 
     async def handle(self, exchange: Exchange) -> None:
@@ -206,6 +214,39 @@ class HttpRoutes:
         request = pb.StatusRequest(token=token.strip() if scheme.lower() == "bearer" else "")
         reply = await self._service.answer("Status", encode_message(request), exchange)
         await exchange.reply(200, parse_message(reply, pb.StatusReply).json.encode(), JSON)
+
+    async def _shard(self, exchange: Exchange) -> None:
+        await exchange.reply(200, await self._service.shard(self._caller(exchange)), BYTES)
+
+    async def _profile(self, exchange: Exchange) -> None:
+        caller = self._caller(exchange)
+        self._service.record_profile(caller, await exchange.read(MAX_JSON_BYTES))
+        await exchange.reply(200, b"{}", JSON)
+
+    async def _send_bytes(self, exchange: Exchange) -> None:
+        """Bytes that do not matter, so that a device can measure how fast they come."""
+        wanted = dict(parse_qsl(exchange.query)).get("nbytes", "")
+        nbytes = int(wanted) if wanted.isdecimal() and len(wanted) < 9 else -1
+        if not 0 <= nbytes <= _MAX_SPEED_BYTES:
+            raise BadRequest(f"ask with ?nbytes=NUMBER, {_MAX_SPEED_BYTES} at most")
+        self._service.measure_link(self._caller(exchange))
+        exchange.send_head(200, nbytes, BYTES)
+        for offset in range(0, nbytes, len(_NOISE)):
+            await exchange.write(_NOISE[: nbytes - offset])
+
+    async def _take_bytes(self, exchange: Exchange) -> None:
+        """The same upwards."""
+        if exchange.length > _MAX_SPEED_BYTES:
+            raise TooLarge(f"the body has {exchange.length} bytes, and {_MAX_SPEED_BYTES} is the most here")
+        self._service.measure_link(self._caller(exchange))
+        nbytes = 0
+        try:
+            async with asyncio.timeout(STALLED_SECONDS + exchange.length / MIN_RATE):
+                async for chunk in exchange.chunks():
+                    nbytes += len(chunk)
+        except TimeoutError:
+            raise TooSlow("the body came too slowly") from None
+        await exchange.reply(200, json_bytes({"nbytes": str(nbytes)}), JSON)
 
     async def _blob(self, exchange: Exchange) -> None:
         name, wanted = exchange.path[len(_BLOBS) :], _RANGE.fullmatch(exchange.header(b"range"))
