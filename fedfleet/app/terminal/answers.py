@@ -78,6 +78,14 @@ def say(text: str, level: str = "info") -> None:
     _print(f"fedfleet: {' '.join(text.splitlines())}", sys.stderr)
 
 
+def show(lines: Sequence[str]) -> None:
+    """Print lines on standard error as they are, such as a picture of blocks; where logs are JSON, the first of them alone."""
+    if LOG_LINES.get():
+        _print(json.dumps({"level": "info", "message": lines[0]}), sys.stderr)
+        return
+    _print("\n".join([f"fedfleet: {lines[0]}", *lines[1:]]), sys.stderr)
+
+
 def say_unless_json(result: object) -> None:
     """Print progress on standard error, but not beside JSON."""
     if not AS_JSON.get():
