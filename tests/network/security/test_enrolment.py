@@ -270,7 +270,7 @@ def test_a_store_of_a_larger_run_is_refused(opened):
 class Fleet(RuleBasedStateMachine):
     """Whatever happens in whatever order, the places are as a literal list of living devices says.
 
-    Tokens are drawn in the order in which they were made: their texts are random, and sorted they would not be the same in a second try.
+    Tokens are drawn in the order in which they were made: their texts are random, and sorted they would be others in a second try.
     """
 
     def __init__(self):
