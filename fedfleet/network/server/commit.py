@@ -203,7 +203,9 @@ def sent_layout(plan: Plan, server: ServerState, wave: Wave, context: Context) -
         return whole
     offered = job.offer.params
     sent = set(job.local.sent_names(offered))
-    return {n: np.zeros(offered[n].shape, v.dtype) if n in offered else v for n, v in whole.items() if n in sent or n not in offered}
+    return {
+        n: np.zeros(offered[n].shape, v.dtype) if n in offered else v for n, v in whole.items() if n in sent or n not in offered
+    }
 
 
 def _decode_update(data: bytes, codec: Codec | None, like: Tree) -> Tree:
