@@ -109,11 +109,7 @@ def _build_numpy_runtime(config: Table, data_path: Path | None, fetch: Fetch | N
         dataset = _own_dataset(config, _own_table(config), data_path)
         train, test = split_rows(len(dataset.y), config["data_seed"], key)
     else:
-        table = resolve_part("tasks", config["task"], "task")
-        if is_table(table):
-            table = {**table, "path": str(found_data(table["path"])), "model": "auto"}
-        rehearsal, train, test = _with_data(config, table, build_part("tasks", table), data_path, key)
-        dataset = rehearsal.dataset
+        dataset, train, test = _rehearsal_data(config, data_path, key)
     frozen = _fetch_frozen(config["frozen"], fetch) if config["frozen"] else {}
     task = described_task(description, str(config["described"]["name"]), dataset, frozen)
     facts = {**with_shapes(_facts(config, task), config["described"]), ModelOf: lambda: model}
@@ -198,6 +194,21 @@ def _own_dataset(config: Table, table: Table, data_path: Path | None) -> Dataset
     info = config["inputs"]
     inputs = ModelInputs(tuple(info["shape"]), info["kind"], info["classes"])
     return Dataset(fit_to_model(x, y, inputs, data_path), y, inputs.classes)
+
+
+def _rehearsal_data(config: Table, data_path: Path | None, key: int) -> tuple[Dataset, Ints, Ints]:
+    """The data of the run itself, made on this machine, and this client's rows of them."""
+    try:
+        table = resolve_part("tasks", config["task"], "task")
+        if is_table(table):
+            table = {**table, "path": str(found_data(table["path"])), "model": "auto"}
+        task, train, test = _with_data(config, table, build_part("tasks", table), data_path, key)
+    except ImportError as error:
+        raise BadInput(
+            f"this client rehearses with data of the run, and making them needs {error.name}, which this device lacks; give "
+            "samples of your own with --data, or install fedfleet[train]"
+        ) from None
+    return task.dataset, train, test
 
 
 def _own_table(config: Table) -> Table:

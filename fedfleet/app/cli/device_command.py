@@ -18,7 +18,7 @@ from fedfleet.app.terminal.answers import AS_JSON, OPTION_NAMES, print_answer, s
 from fedfleet.core.errors import BadInput, FedFleetError
 
 DEFAULTS: Mapping[str, Any] = {"engine": "numpy"}  # of a device that has nothing else
-_EXTRAS = {"grpc": "gRPC is not installed: install fedfleet-device[grpc]"}
+_EXTRAS = {"grpc": "gRPC is not installed; give the URL of the server's HTTP door, --server https://HOST:PORT, or install grpcio"}
 
 
 def main() -> NoReturn:
