@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
-from fedfleet.app.assemble.client_config import client_configs
+from fedfleet.app.assemble.client_config import client_configs, shard_bytes
 from fedfleet.app.assemble.setup import pin_frozen_weights
 from fedfleet.app.runs.conditions import (
     Conditions,
@@ -26,6 +26,7 @@ from fedfleet.app.runs.conditions import (
     write_conditions,
 )
 from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret
+from fedfleet.app.runs.http_options import check_http
 from fedfleet.app.runs.model_trust import has_model_code
 from fedfleet.app.runs.run_folder import (
     FinishedRun,
@@ -44,6 +45,7 @@ from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Selector
 from fedfleet.network.evaluation.evaluators import ProcessEvaluator
+from fedfleet.network.protocol.frames import split_address
 from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.enrolment_request import Terms
@@ -120,7 +122,9 @@ def serve_run(
     """
     if key is not None:
         load_private_key(key)
-    refuse_open(options.address, access.files is not None)
+    for address in filter(None, (options.address, options.http)):
+        refuse_open(address, access.files is not None)
+    check_http(options)
     setup = assemble(spec)
     if options.evaluate not in ("server", "devices", "both"):
         raise BadInput(f"--evaluate: {options.evaluate!r} is not known; give server, devices or both")
@@ -131,6 +135,8 @@ def serve_run(
     require_secret(setup.plan.algorithm)
     noise_source(setup.plan.algorithm)
     reserve_port(options.address)[0].close()  # a server that cannot listen must not leave a folder behind
+    if options.http:
+        reserve_port(options.http, "--http")[0].close()
     folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
     if resume:
         refuse_absent(folder)
@@ -246,12 +252,12 @@ def _open_served(
 ) -> Iterator[ServedRun]:
     plan, spec = setup.plan, setup.spec
     key, shared = run_key(folder / "wire" / "run.key"), make_shared_folder()
-    host = options.address.rpartition(":")[0]
-    terms = Terms(plan.clients, open=access.open or is_loopback(host), evidence=_evidence(access))
+    local = all(is_loopback(split_address(a, any_port=True)[0]) for a in (options.address, options.http) if a)
+    terms = Terms(plan.clients, open=access.open or local, evidence=_evidence(access))
     registry = Registry(folder / "wire" / "devices.db", key, terms)
     form = conditions.stacked_form()
     facts = {"spec": pin_frozen_weights(spec.toml(), setup.task)} | ({"form": form.name, "threads": form.threads} if form else {})
-    config_of = client_configs(setup, local=is_loopback(host))
+    config_of = client_configs(setup, local=local)
     try:
         yield ServedRun(
             plan,
@@ -265,6 +271,7 @@ def _open_served(
             spec.name,
             noising_of(conditions.noise, folder),
             setup.task.frozen,
+            shard=lambda c: b"" if registry.has_own_data(c) else shard_bytes(setup, c),
         )
     finally:
         registry.close()
@@ -295,12 +302,17 @@ def _greeter(
     def greet(server_loop: ServerLoop, listening: ListeningServer) -> None:
         del server_loop
         address_record: dict[str, Any] = {"address": listening.address, "tls": access.files is not None}
+        address_record |= {"http": listening.http} if listening.http else {}
         address_record |= {"command": [*command], "folder": os.getcwd()} if command else {}
         write_atomically(
             folder / "wire" / "address", (json.dumps(address_record) + "\n").encode()
         )  # for whoever watches the folder
         security = "with TLS" if access.files is not None else "on this machine only, without TLS"
         say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
+        if listening.http:
+            say(
+                f"devices may call over HTTP too: fedfleet device --server http{'s' * (access.files is not None)}://{listening.http}"
+            )
         if has_model_code(spec):
             say(
                 f"the model is your code, {spec.task['model']}; unless it is an nn.Sequential of PyTorch's own layers, devices get "

@@ -29,7 +29,7 @@ class ServedRun:
     """A run as its server sees it: the plan and its world, who evaluates, who is admitted, and where everything is kept.
 
     `client_config(client)` is what a device is told of its own work; `frozen` are weights that are not trained; `on_events` gets
-    all events.
+    all events. `shard(client)` has the samples that the spec deals to a client, for devices that cannot make them (empty: none).
     """
 
     plan: Plan
@@ -44,6 +44,7 @@ class ServedRun:
     noising: NoiseSource = SEEDED
     frozen: Tree | None = None
     on_events: Callable[[Sequence[Event]], None] | None = None
+    shard: Callable[[int], bytes] | None = None
 
 
 def check_servable(plan: Plan, devices: int) -> None:
