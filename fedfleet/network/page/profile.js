@@ -1,5 +1,5 @@
 // How quick this device is: seconds of a batch of the run's own model, the speed of its line, its memory and battery.
-import { CallRefused, NotFound, Stopped, Unreachable, UnknownDevice } from "./retries.js";
+import { CallRefused, NotFound, Stopped, Unreachable, UnknownDevice, withRetries } from "./retries.js";
 
 const FIRST_BYTES = 1 << 16, MOST_BYTES = 1 << 22, ENOUGH_SECONDS = 0.4;
 
@@ -13,10 +13,12 @@ export async function measure(device) {
   if (device.memory) table.memory_mb = Math.round(device.memory / 2 ** 20);
   if (battery) table.battery = battery.level;
   try {
-    table.latency_seconds = await latency(connection, signal);
-    table.down_bytes_per_second = await speed((nbytes) => connection.down(nbytes, signal));
-    table.up_bytes_per_second = await speed((nbytes) => connection.up(new Uint8Array(nbytes), signal));
-    await connection.profile(table, signal);
+    const tries = device.tries();
+    const timed = (move) => withRetries(() => secondsOf(move), tries);
+    table.latency_seconds = await latency(() => timed(() => connection.down(1, signal)));
+    table.down_bytes_per_second = await speed((nbytes) => timed(() => connection.down(nbytes, signal)));
+    table.up_bytes_per_second = await speed((nbytes) => timed(() => connection.up(new Uint8Array(nbytes), signal)));
+    await withRetries(() => connection.profile(table, signal), tries);
   } catch (error) {
     if (error instanceof Stopped) throw error;
     // A server that takes no profile, or a line that breaks now, keeps nobody from taking part.
@@ -27,22 +29,22 @@ export async function measure(device) {
   return table;
 }
 
-async function latency(connection, signal) {
+async function secondsOf(move) {
+  const began = performance.now();
+  await move();
+  return Math.max((performance.now() - began) / 1000, 1e-4);
+}
+
+async function latency(call) {
   let least = Infinity;
-  for (let i = 0; i < 3; i++) {
-    const began = performance.now();
-    await connection.down(1, signal);
-    least = Math.min(least, (performance.now() - began) / 1000);
-  }
+  for (let i = 0; i < 3; i++) least = Math.min(least, await call());
   return least;
 }
 
 /** Bytes a second, from a transfer that takes long enough to tell. */
-async function speed(move) {
+async function speed(transfer) {
   for (let nbytes = FIRST_BYTES; ; nbytes = Math.min(4 * nbytes, MOST_BYTES)) {
-    const began = performance.now();
-    await move(nbytes);
-    const seconds = Math.max((performance.now() - began) / 1000, 1e-4);
+    const seconds = await transfer(nbytes);
     if (seconds >= ENOUGH_SECONDS || nbytes === MOST_BYTES) return nbytes / seconds;
   }
 }
