@@ -23,7 +23,7 @@ from fedfleet.network.device.caps import Caps, steps_of, too_large, too_long
 from fedfleet.network.device.client_runtime import Assignment, ClientRuntime, evaluate_model, probe_model, rows_of, train_task
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
 from fedfleet.network.device.retries import RetryPolicy, no_remark
-from fedfleet.network.device.server_calls import Connection
+from fedfleet.network.device.server_line import ServerLine
 from fedfleet.network.device.transfers import TooLate, fetch_blob
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import MOST_STATS, crc32c
@@ -42,7 +42,7 @@ class UsageMark:
     up: int
 
 
-def mark(connection: Connection) -> UsageMark:
+def mark(connection: ServerLine) -> UsageMark:
     """Now."""
     return UsageMark(time.monotonic(), time.process_time(), connection.bytes_down, connection.bytes_up)
 
@@ -52,7 +52,7 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
-def usage_since(start: UsageMark, connection: Connection, samples: int, nbytes: int, downloaded: int) -> pb.Resources:
+def usage_since(start: UsageMark, connection: ServerLine, samples: int, nbytes: int, downloaded: int) -> pb.Resources:
     """What was used since a mark; `nbytes` of a report that is still to go up are counted with it, `downloaded` came before."""
     now = mark(connection)
     return pb.Resources(
@@ -83,7 +83,7 @@ class NoModel(TaskRefusal):
 class WorkContext:
     """What work needs: the line and who calls on it, the store, the caps, how to wait, whom to tell how the line is."""
 
-    connection: Connection
+    connection: ServerLine
     caller: pb.Caller
     store: DeviceStore
     caps: Caps

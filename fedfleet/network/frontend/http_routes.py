@@ -18,6 +18,7 @@ from fedfleet.core.errors import Refused, printable
 from fedfleet.network.frontend.http_answers import BYTES, JSON
 from fedfleet.network.frontend.http_connection import MIN_RATE, STALLED_SECONDS, BadRequest, Exchange, TooLarge
 from fedfleet.network.frontend.http_json import MAX_JSON_BYTES, json_bytes, message_from_json, message_to_json
+from fedfleet.network.frontend.page_files import PAGE_HEADERS, page_files
 from fedfleet.network.frontend.service import (
     CallRefused,
     FleetService,
@@ -81,6 +82,7 @@ class HttpRoutes:
     def __init__(self, service: FleetService) -> None:
         self._service, config = service, service.frontend.config
         self._origins, self._scheme = frozenset(config.origins), "https" if config.tls else ""
+        self._page = page_files() if config.page else {}
         self._table: dict[str, dict[str, Handler]] = {
             "/v1/enrol": {"POST": self._enrol},
             "/v1/check": {"POST": self._check},
@@ -102,6 +104,8 @@ class HttpRoutes:
             handlers = {"GET": self._blob}
         elif path.startswith(_REPORTS):
             handlers = {"PUT": self._report, "GET": self._upload_offset}
+        elif path in self._page:
+            handlers = {"GET": self._page_file, "HEAD": self._page_file}
         else:
             handlers = self._table.get(path, {})
         handler = handlers.get(method)
@@ -214,6 +218,10 @@ class HttpRoutes:
         request = pb.StatusRequest(token=token.strip() if scheme.lower() == "bearer" else "")
         reply = await self._service.answer("Status", encode_message(request), exchange)
         await exchange.reply(200, parse_message(reply, pb.StatusReply).json.encode(), JSON)
+
+    async def _page_file(self, exchange: Exchange) -> None:
+        file = self._page[exchange.path]
+        await exchange.reply(200, file.data, file.kind, PAGE_HEADERS)
 
     async def _shard(self, exchange: Exchange) -> None:
         await exchange.reply(200, await self._service.shard(self._caller(exchange)), BYTES)
