@@ -27,6 +27,7 @@ async function begin() {
   view.write("place", location.host);
   const caps = capsFrom(await store.get("caps"));
   for (const name of Object.keys(CAPS)) element(name).value = caps[name];
+  view.write("limits", `At most ${limits(caps)}.`);
   view.show("awake-choice", "wakeLock" in navigator);
   battery = (await navigator.getBattery?.().catch(() => null)) ?? null;
   battery?.addEventListener("levelchange", facts);
@@ -68,7 +69,7 @@ async function submit(event) {
   try {
     const text = await samplesChosen();
     await store.set("own", text);
-    await store.set("caps", capsFrom(Object.fromEntries(Object.keys(CAPS).map((name) => [name, element(name).value]))));
+    await store.set("caps", wantedCaps());
     await store.set("awake", element("awake").checked);
     await store.delete("seconds");
     await join(false);
@@ -200,14 +201,24 @@ function notice(text) {
   view.show("notice", true);
 }
 
+function limits(caps) {
+  return `${caps.megabytes} MB a model, ${caps.steps} steps and ${caps.samples} samples a round, ${caps.minutes} minutes in all`;
+}
+
+/** The limits that stand in the form. */
+function wantedCaps() {
+  return capsFrom(Object.fromEntries(Object.keys(CAPS).map((name) => [name, element(name).value])));
+}
+
 function facts() {
+  if (battery) view.write("battery", `Battery ${Math.round(100 * battery.level)} %, ${battery.charging ? "charging" : "not charging"}.`);
+  view.show("battery", Boolean(battery));
   const { profile, caps } = known, rate = (v) => (v ? `${view.bytes(v)} a second` : "not measured");
   view.facts({
     ...(known.train ? { Samples: `${known.train} to train, ${known.test} to test` } : {}),
     ...(known.nbytes ? { Model: `${known.name}, ${view.bytes(known.nbytes)}` } : {}),
     ...(profile ? { "A batch": `${view.seconds(profile.seconds_per_batch)} for ${profile.batch} samples`, "Down, up": `${rate(profile.down_bytes_per_second)}, ${rate(profile.up_bytes_per_second)}` } : {}),
-    ...(battery ? { Battery: `${Math.round(100 * battery.level)} %, ${battery.charging ? "charging" : "not charging"}` } : {}),
-    ...(caps ? { Limits: `${caps.megabytes} MB a model, ${caps.steps} steps and ${caps.samples} samples a round, ${caps.minutes} minutes in all` } : {}),
+    ...(caps ? { Limits: limits(caps) } : {}),
   });
 }
 
@@ -251,7 +262,10 @@ async function forget() {
 }
 
 element("form").addEventListener("submit", submit);
-element("form").addEventListener("change", () => view.show("picker", new FormData(element("form")).get("source") === "own"));
+element("form").addEventListener("change", () => {
+  view.show("picker", new FormData(element("form")).get("source") === "own");
+  view.write("limits", `At most ${limits(wantedCaps())}.`);
+});
 element("pause").addEventListener("click", pause);
 element("leave").addEventListener("click", leave);
 element("forget").addEventListener("click", forget);

@@ -13,6 +13,7 @@ export function write(id, text) {
 
 /** A number of bytes in words. */
 export function bytes(n) {
+  if (!n) return "0 KB";
   if (n < 1024 * 1000) return `${(n / 1024).toFixed(n < 10240 ? 1 : 0)} KB`;
   return `${(n / 2 ** 20).toFixed(1)} MB`;
 }
@@ -24,6 +25,7 @@ export function percent(share) {
 /** Seconds in words, with two figures that count. */
 export function seconds(s) {
   if (s < 0.01) return `${(1000 * s).toFixed(1)} ms`;
+  if (s >= 100) return `${(s / 60).toFixed(1)} min`;
   return s < 1 ? `${(1000 * s).toFixed(0)} ms` : `${s.toFixed(1)} s`;
 }
 
@@ -50,7 +52,7 @@ export function rounds(history) {
 
 function row(one) {
   const cells = [
-    one.round + 1, one.loss?.toFixed(3) ?? "", one.accuracy === undefined ? "" : percent(one.accuracy), one.seconds?.toFixed(1) ?? "",
+    one.round + 1, one.loss?.toFixed(3) ?? "", one.accuracy === undefined ? "" : percent(one.accuracy), one.seconds === undefined ? "" : seconds(one.seconds),
     one.up ? bytes(one.up) : "",
   ];
   const line = document.createElement("tr");
