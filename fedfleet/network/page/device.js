@@ -17,10 +17,11 @@ const SHEET_LABEL = new TextEncoder().encode("fedfleet sheet 1\0");
 export class Device {
   /**
    * `store` keeps values by name over restarts; `table` are the owner's samples (null: those of a rehearsal); `tell(kind, detail)`
-   * hears what happens; `battery()` gives {level, charging} or null.
+   * hears what happens; `battery()` gives {level, charging} or null. `anew`: where the server does not accept who this device was,
+   * perhaps in an earlier run, it asks as a newcomer.
    */
-  constructor({ connection, store, trainer, caps, token = "", client = null, table = null, patience = 600, kind = "", memory = 0, tell, battery = () => null }) {
-    Object.assign(this, { connection, store, trainer, caps, token, client, table, patience, kind, memory, tell, battery });
+  constructor({ connection, store, trainer, caps, token = "", client = null, table = null, patience = 600, anew = false, kind = "", memory = 0, tell, battery = () => null }) {
+    Object.assign(this, { connection, store, trainer, caps, token, client, table, patience, anew, kind, memory, tell, battery });
     this.control = new AbortController();
     this.signal = this.control.signal;
     this.failed = 0;
@@ -97,9 +98,8 @@ export class Device {
     try {
       reply = await this.askToEnrol(identity);
     } catch (error) {
-      // What this device remembers may be of an earlier run at this address.
-      if (!identity || !(error instanceof UnknownDevice || error instanceof CallRefused)) throw error;
-      await this.store.delete("attempt");
+      if (!identity || !this.anew || !(error instanceof UnknownDevice || error instanceof CallRefused)) throw error;
+      for (const name of ["attempt", "identity", "report"]) await this.store.delete(name);
       reply = await this.askToEnrol(null);
     }
     const secret = fromBase64(reply.secret), bytes = fromBase64(reply.sheet);

@@ -101,7 +101,7 @@ async function join(again) {
     connection: new Connection(location.origin), store, trainer, caps: known.caps, token: await invitation(), table: text ? readTable(text) : null,
     kind: kindOfDevice(), memory: (navigator.deviceMemory ?? 0) * 2 ** 30, tell: hear,
     battery: () => battery && { level: battery.level, charging: battery.charging },
-    patience: 3600,
+    patience: 3600, anew: !again,
   });
   facts();
   stayAwake();
