@@ -1,4 +1,4 @@
-"""Many devices in one process, a thread each, over gRPC or, if ADDRESS is a URL, HTTP: `python -m tests.network.devices ADDRESS STORES CLIENT..`.
+"""Many devices in one process, a thread each: `python -m tests.network.devices ADDRESS STORES CLIENT..` (over HTTP if it is a URL).
 
 Each is the very device of the command line, with a store of its own; only torch is loaded once instead of twenty times.
 """

@@ -247,7 +247,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._refusal = BadRequest("this port speaks HTTP/1.1 and upgrades to nothing else")
+            self._refusal = self._refusal or _upgrade_refusal()
         except httptools.HttpParserError:
             self._refusal = self._refusal or BadRequest("this is not a request of HTTP/1.1 that can be read in one way only")
         if self._in_head or not self._exchange:
@@ -332,14 +332,18 @@ class HttpConnection(asyncio.Protocol):
             self._exchange.feed_end()
 
     def _head_refusal(self) -> BadRequest | None:
-        headers = self._headers
+        headers, version = self._headers, self._parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            return BadRequest("this port speaks HTTP/1.1")
+        if self._parser.should_upgrade():
+            return _upgrade_refusal()
         if self._head_bytes + len(self._url) > MAX_HEAD_BYTES:
             return _head_too_large()
         if b"transfer-encoding" in headers:
             return BadRequest("a body needs its length in Content-Length; Transfer-Encoding is not taken", 411)
         if not headers.get(b"content-length", b"0").isdigit() or len(headers.get(b"content-length", b"")) > 15:
             return BadRequest("Content-Length is not a number of bytes")
-        if not headers.get(b"host") and self._parser.get_http_version() == "1.1":
+        if not headers.get(b"host") and version == "1.1":
             return BadRequest("the request names no host")
         if not self._url.startswith(b"/"):
             return BadRequest("the target of the request is not a path")
@@ -478,6 +482,10 @@ class HttpConnection(asyncio.Protocol):
     def abort(self) -> None:
         """End at once, whatever is under way."""
         self._transport.abort()
+
+
+def _upgrade_refusal() -> BadRequest:
+    return BadRequest("this port speaks HTTP/1.1 and upgrades to nothing else")
 
 
 def _head_too_large() -> BadRequest:

@@ -48,7 +48,7 @@ class HttpDoor:
         self.connections: set[HttpConnection] = set()
         self.closing, self.date = False, _date_line()
         self._most_connections = config.hold + _MORE_CONNECTIONS
-        self._held_bytes, self._most_held_bytes = 0, config.in_flight_bytes
+        self.held_bytes, self._most_held_bytes = 0, config.in_flight_bytes
         self._files = ServerFiles(**{name: Path(path) for name, path in config.tls.items()}) if config.tls else None
         self._watch = None if self._files is None else FileWatch(self._files)
         self._server: asyncio.Server | None = None
@@ -59,8 +59,8 @@ class HttpDoor:
 
     def hold(self, nbytes: int) -> bool:
         """So many more bytes of bodies are in memory; False: that is too much."""
-        self._held_bytes += nbytes
-        return self._held_bytes <= self._most_held_bytes
+        self.held_bytes += nbytes
+        return self.held_bytes <= self._most_held_bytes
 
     async def open(self) -> None:
         """Listen; refused if nobody can."""
