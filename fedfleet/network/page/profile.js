@@ -1,8 +1,8 @@
 // How quick this device is: seconds of a batch of the run's own model, the speed of its line, its memory and battery.
 import { CallRefused, NotFound, Stopped, Unreachable, UnknownDevice, sleep, withRetries } from "./retries.js";
 
-const FIRST_BYTES = 1 << 16, MOST_BYTES = 1 << 22, ENOUGH_SECONDS = 0.4;
-const PAUSE_SECONDS = 0.06; // between calls, of which a server takes 20 a second
+const FIRST_BYTES = 1 << 17, MOST_BYTES = 1 << 22, ENOUGH_SECONDS = 0.5;
+const PAUSE_SECONDS = 0.07; // before a call that is timed, so that it need not wait for its turn
 
 /** Measure this device, and give the server the result where it takes one. */
 export async function measure(device) {
@@ -19,7 +19,7 @@ export async function measure(device) {
       await sleep(PAUSE_SECONDS, signal);
       return withRetries(() => secondsOf(move), tries);
     };
-    table.latency_seconds = await latency(() => timed(() => connection.down(1, signal)));
+    table.latency_seconds = await latency(() => timed(() => connection.serving(signal)));
     table.down_bytes_per_second = await speed((nbytes) => timed(() => connection.down(nbytes, signal)));
     table.up_bytes_per_second = await speed((nbytes) => timed(() => connection.up(new Uint8Array(nbytes), signal)));
     await withRetries(() => connection.profile(table, signal), tries);
@@ -45,10 +45,8 @@ async function latency(call) {
   return least;
 }
 
-/** Bytes a second, from a transfer that takes long enough to tell. */
+/** Bytes a second: of a small transfer, and where that was quick, of one that takes about long enough to tell. */
 async function speed(transfer) {
-  for (let nbytes = FIRST_BYTES; ; nbytes = Math.min(4 * nbytes, MOST_BYTES)) {
-    const seconds = await transfer(nbytes);
-    if (seconds >= ENOUGH_SECONDS || nbytes === MOST_BYTES) return nbytes / seconds;
-  }
+  const first = await transfer(FIRST_BYTES), nbytes = Math.min(Math.round((FIRST_BYTES * ENOUGH_SECONDS) / first), MOST_BYTES);
+  return nbytes <= 2 * FIRST_BYTES ? FIRST_BYTES / first : nbytes / (await transfer(nbytes));
 }

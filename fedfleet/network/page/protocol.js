@@ -8,6 +8,7 @@ export const PROTOCOL = 4;
 const CALL_SECONDS = 60; // a server holds a call for 20
 const LEAST_RATE = 4096; // bytes a second of a line that is worth waiting for
 const MOST_DAMAGES = 8;
+const APART = 60; // milliseconds between two calls: a server takes 20 a second of one device
 
 /** A server, and how many bytes went each way. */
 export class Connection {
@@ -15,6 +16,14 @@ export class Connection {
     this.server = server.replace(/\/+$/, "");
     this.bytesUp = this.bytesDown = 0;
     this.authorization = "";
+    this.next = 0;
+  }
+
+  /** Wait until the next call may begin. */
+  async turn() {
+    const wait = this.next - Date.now();
+    this.next = Math.max(this.next, Date.now()) + APART;
+    if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
   }
 
   /** From now on calls say who calls. */
@@ -23,13 +32,14 @@ export class Connection {
   }
 
   /** One call; `took(bytes)` gets the answer in pieces, else the whole answer is returned: {status, headers, bytes}. */
-  async call(method, path, { headers = {}, body, signal, seconds = CALL_SECONDS, took } = {}) {
+  async call(method, path, { headers = {}, body, signal, seconds = CALL_SECONDS, took, anonymous = false } = {}) {
+    await this.turn();
     const control = new AbortController(), stop = () => control.abort();
     const timer = setTimeout(stop, 1000 * seconds);
     signal?.addEventListener("abort", stop);
     try {
       if (signal?.aborted) throw new Stopped();
-      const known = this.authorization ? { Authorization: this.authorization, ...headers } : headers;
+      const known = this.authorization && !anonymous ? { Authorization: this.authorization, ...headers } : headers;
       this.bytesUp += body?.length ?? 0;
       const answer = await fetch(this.server + path, { method, headers: known, body, signal: control.signal, cache: "no-store", redirect: "error" });
       if (!answer.ok) throw failure(answer.status, answer.headers, await answer.text());
@@ -84,6 +94,11 @@ export class Connection {
     return this.ask("POST", "/v1/profile", { json: table, signal });
   }
 
+  /** The smallest question that a server answers. */
+  serving(signal) {
+    return this.ask("GET", "/v1/status", { signal, anonymous: true });
+  }
+
   async down(nbytes, signal) {
     return (await this.call("GET", `/v1/speed?nbytes=${nbytes}`, { signal })).bytes.length;
   }
@@ -98,8 +113,10 @@ export async function fetchBlob(connection, blob, until, tell, signal, progress 
   const nbytes = Number(blob.nbytes), data = new Uint8Array(nbytes), tries = new Tries((until - Date.now()) / 1000, tell, signal);
   for (let have = 0, damages = 0; ; ) {
     try {
+      let first = true;
       const took = (piece, answer) => {
-        if (have && answer.status !== 206) have = 0; // it begins anew
+        if (first && answer.status !== 206) have = 0; // it begins anew
+        first = false;
         if (have + piece.length > nbytes) throw new Unreachable("the model is longer than was announced");
         data.set(piece, have);
         have += piece.length;

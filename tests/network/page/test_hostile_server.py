@@ -32,7 +32,7 @@ const connection = {
   identify() { this.authorization = "known"; },
   enrol: async () => ({ client: 3, secret: base64(told.secret), sheet: base64(told.sheet), signature: base64(Buffer.from(told.signature, "hex")), run: "r" }),
   shard: async () => writeTensors(held),
-  down: async () => 1, up: async () => ({}), profile: async () => ({}), leave: async () => ({}),
+  serving: async () => ({}), down: async () => 1, up: async () => ({}), profile: async () => ({}), leave: async () => ({}),
   check: async () => (asked.push(1), asked.length > 1 ? { over: { reason: "played" } } : { work: { kind: "TRAIN", task: "7", nonce: "AAAA",
     round: 0, model: { name: "m", nbytes: String(model.length), crc32c: crc32c(model) }, ...told.work } }),
   call: async (method, path, { took }) => (took(model, { status: 200 }), { status: 200 }),
