@@ -11,7 +11,7 @@ import { CallRefused, NotFound, Stopped, Tries, UnknownDevice, Unreachable, slee
 import { fitTable, readShard, splitCounts } from "./samples.js";
 import { equalBytes, hmac, join, sha256 } from "./sha256.js";
 
-const MOST_REST = 3600, MOST_FAILURES = 3, USUAL_LEASE = 600, MOST_LEASE = 30 * 86400;
+const MOST_REST = 3600, MOST_FAILURES = 3, MOST_FAREWELLS = 3, USUAL_LEASE = 600, MOST_LEASE = 30 * 86400;
 const SHEET_LABEL = new TextEncoder().encode("fedfleet sheet 1\0");
 
 export class Device {
@@ -41,8 +41,8 @@ export class Device {
         if (answer.over) return printable(answer.over.reason) || "the run is over";
         const reason = budgetReason(this.caps, this.spent);
         if (reason) {
-          if (answer.work) await this.decline(answer.work, reason);
-          await this.farewell();
+          this.work = answer.work ?? null;
+          await this.farewell(reason);
           return reason;
         }
         if (answer.work) answer = (await this.doWork(answer.work)) ?? (await this.check());
@@ -152,6 +152,7 @@ export class Device {
   // ---- the loop ---------------------------------------------------------------------------------------------------
 
   async check() {
+    this.checked = true;
     for (let again = false; ; again = true) {
       try {
         return await withRetries(() => this.connection.check(this.signal), this.tries());
@@ -264,18 +265,22 @@ export class Device {
     return this.send(work, headOf(work, nothing, { declined: printable(why) }), nothing, until, {});
   }
 
-  /** Say that this device goes, and that the task it was at will not be done; if nobody hears, that is no harm. */
+  /** Say that this device goes, and that the task which it was at, or has just been given, will not be done. */
   async farewell(why = "") {
-    const work = this.work;
+    let work = this.work;
     this.work = null;
     if (!this.connection.authorization) return;
+    const nothing = new Uint8Array(0);
     try {
-      if (work) {
-        const nothing = new Uint8Array(0), head = headOf(work, nothing, { declined: printable(why) });
-        await deliverReport(this.connection, work.task, head, nothing, Date.now() + 2000, () => {}, undefined);
+      if (this.checked) work ??= (await this.connection.check(undefined, false)).work;
+      for (let times = 0; work && times < MOST_FAREWELLS; times++) {
+        const head = headOf(work, nothing, { declined: printable(why) });
+        const receipt = await deliverReport(this.connection, work.task, head, nothing, Date.now() + 2000, () => {}, undefined);
+        work = receipt?.next?.work;
       }
       await this.connection.leave();
     } catch (error) {
+      // If nobody hears it, that is no harm.
       if (!(error instanceof Unreachable || error instanceof CallRefused || error instanceof UnknownDevice || error instanceof NotFound)) throw error;
     }
   }

@@ -78,8 +78,8 @@ export class Connection {
     return this.ask("POST", "/v1/enrol", { json: request, signal });
   }
 
-  check(signal) {
-    return this.ask("POST", "/v1/check", { json: { hold: true }, signal });
+  check(signal, hold = true) {
+    return this.ask("POST", "/v1/check", { json: { hold }, signal, seconds: hold ? CALL_SECONDS : 5 });
   }
 
   leave() {
