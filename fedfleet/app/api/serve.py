@@ -157,6 +157,7 @@ def device(
     max_steps: Annotated[int, Ge(1)] = 1_000_000,
     max_tasks: Annotated[int, Ge(1)] | None = None,
     max_seconds: _Seconds | None = None,
+    min_noise: _Seconds = 0.0,
     patience: _Seconds = 600.0,
     evidence: Path | None = None,
 ) -> Answer:
@@ -182,6 +183,8 @@ def device(
         max_steps: the most training steps of one task.
         max_tasks: stop after that many tasks.
         max_seconds: stop after that many seconds of work.
+        min_noise: decline tasks unless this device itself adds noise of at least so many times the clipping norm to its update
+            (algorithm.private.use = "local"); default: 0, any run.
         patience: for how many seconds to try a server that went out of reach.
         evidence: evidence of this device's integrity, if the server asks for it.
     """
@@ -196,7 +199,7 @@ def device(
         client=client,
         token=read_token(token, token_file),
         evidence=b"" if evidence is None else evidence.read_bytes(),
-        caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
+        caps=Caps(max_bytes, max_steps, max_tasks, max_seconds, min_noise),
         patience=patience,
     )
     local = LocalSetup(store, data, Trust(tls, ca, certificate, key))

@@ -76,6 +76,14 @@ def say(text: str, level: str = "info") -> None:
     typer.echo(f"fedfleet: {' '.join(text.splitlines())}", err=True)
 
 
+def show(lines: Sequence[str]) -> None:
+    """Print lines on standard error as they are, such as a picture of blocks; where logs are JSON, the first of them alone."""
+    if LOG_LINES.get():
+        typer.echo(json.dumps({"level": "info", "message": lines[0]}), err=True)
+        return
+    typer.echo("\n".join([f"fedfleet: {lines[0]}", *lines[1:]]), err=True)
+
+
 def say_unless_json(result: object) -> None:
     """Print progress on standard error, but not beside JSON."""
     if not AS_JSON.get():

@@ -35,14 +35,17 @@ class HttpLine(ServerLine):
         _, host, self._port = split_server(server)
         self._host, self._context = host.strip("[]"), context
         self._http: HTTPConnection | None = None
+        self._response: HTTPResponse | None = None
         self._at_call = False  # is a call under way? One that was interrupted leaves the connection in the middle of it
 
     def renew(self) -> None:
         """Hang up; the next call makes another connection."""
-        http, self._http, self._at_call = self._http, None, False
-        if http is not None:
-            with suppress(OSError):
-                http.close()
+        http, response = self._http, self._response
+        self._http, self._response, self._at_call = None, None, False
+        for each in (response, http):  # an answer holds the socket too
+            if each is not None:
+                with suppress(OSError):
+                    each.close()
 
     def close(self) -> None:
         """Hang up."""
@@ -128,7 +131,8 @@ class HttpLine(ServerLine):
             broken = error  # the server may have answered before all was sent
         try:
             self._wait_until(until)
-            return http.getresponse()
+            self._response = http.getresponse()
+            return self._response
         except RemoteDisconnected:
             if is_fresh or broken is not None:
                 raise

@@ -19,8 +19,16 @@ from fedfleet.core.records import Score
 from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.core.trees import Tree
 from fedfleet.network.device.call_errors import NotFound
-from fedfleet.network.device.caps import Caps, steps_of, too_large, too_long
-from fedfleet.network.device.client_runtime import Assignment, ClientRuntime, evaluate_model, probe_model, rows_of, train_task
+from fedfleet.network.device.caps import Caps, steps_of, too_large, too_little_noise, too_long
+from fedfleet.network.device.client_runtime import (
+    Assignment,
+    ClientRuntime,
+    evaluate_model,
+    fresh_noise_key,
+    probe_model,
+    rows_of,
+    train_task,
+)
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
 from fedfleet.network.device.retries import RetryPolicy, no_remark
 from fedfleet.network.device.server_line import ServerLine
@@ -103,7 +111,7 @@ def do_task(
     except (Refused, FedFleetError, DamagedMemory, MemoryError, ValueError, TypeError, KeyError) as error:
         raise TaskRefusal(str(error) or type(error).__name__) from error
     head.spent["download"], head.spent["compute"] = max(download, 0.0), time.monotonic() - compute_start
-    samples = int(head.stats.get("samples", head.total))
+    samples = int(head.stats.get("samples", len(runtime.test if work.kind == pb.EVALUATE else runtime.train)))
     head.resources.CopyFrom(usage_since(start, context.connection, samples, len(payload), len(inline)))
     return head, payload
 
@@ -163,9 +171,12 @@ def _train(context: WorkContext, runtime: ClientRuntime, work: pb.Work, model: b
     step_reason = too_long(context.caps, steps_of(half, len(rows_of(runtime, assignment)), work.steps))
     if step_reason is not None:
         raise TaskRefusal(step_reason)
+    noise_reason = too_little_noise(context.caps, runtime.algorithm.private)
+    if noise_reason is not None:
+        raise TaskRefusal(noise_reason)
     lasting = remembers(half)
     memory = context.store.memory(work.memory_task) if lasting else {}
-    local_result = train_task(runtime, assignment, model, memory)
+    local_result = train_task(runtime, assignment, model, memory, fresh_noise_key())
     if lasting:  # on the disk before the report can be folded
         context.store.remember(work.task, {**memory, **(local_result.memory or {})})
     size_reason = too_large(context.caps, len(local_result.payload), "the report")

@@ -52,6 +52,7 @@ class HttpDoor:
         self._files = ServerFiles(**{name: Path(path) for name, path in config.tls.items()}) if config.tls else None
         self._watch = None if self._files is None else FileWatch(self._files)
         self._server: asyncio.Server | None = None
+        self.renewals = 0  # of the certificates
 
     def is_full(self) -> bool:
         """Are there more connections than there may be?"""
@@ -89,6 +90,7 @@ class HttpDoor:
                 with suppress(BadInput, ssl.SSLError, OSError):  # half of the files is written: look again
                     await self.open()
                     self._watch.accept()
+                    self.renewals += 1
                     if earlier is not None:
                         earlier.close()
 

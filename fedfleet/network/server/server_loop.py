@@ -63,6 +63,7 @@ class ServerLoop:
         self.run = JournaledRun(plan, served.journal, state, [served.on_events] if served.on_events else [])
         self.turns = Turns(self._turn, state.book.now)
         self.candidates = Candidates(plan, served.world, options)
+        self.run.listeners.append(self.candidates.on_events)
         self.offers = Offers(served, options, shared)
         self.admission = Admission(plan, served.folder / "wire", self.offers.limits, streams=streams, lease=options.lease)
         self.commits = Commits(served, streams=streams, durable=options.durable, gatherings=gatherings)

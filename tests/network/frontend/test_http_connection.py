@@ -6,7 +6,11 @@ import asyncio
 import json
 import random
 import re
+import ssl
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +18,8 @@ from fedfleet.network.frontend import http_connection
 from fedfleet.network.frontend.http_connection import MAX_HEAD_BYTES
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import encode_message
+from fedfleet.network.security.certificates import CertificateFiles, CertificateRequest, make_certificates
+from fedfleet.network.security.tls import ClientFiles, client_context
 from tests.network.frontend.http_stage import HttpStage, hurry, perform_http
 from tests.network.stage import until
 
@@ -230,6 +236,57 @@ def test_the_door_closes_although_connections_are_open(tmp_path: Path) -> None:
         assert await idle.rest() == b"" and await held.rest() == b""
 
     perform_http(tmp_path, act, hold_seconds=60.0)
+
+
+# ---- TLS ---------------------------------------------------------------------------------------------------------------
+
+
+def certificates(folder: Path, **named: Any) -> CertificateFiles:
+    return make_certificates(folder, CertificateRequest(**named), datetime.now(UTC))
+
+
+def test_the_certificates_of_grpc_are_those_of_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+    made, other = certificates(tmp_path / "one"), certificates(tmp_path / "two")
+
+    async def act(http: HttpStage) -> None:
+        trust = client_context(ClientFiles(made.ca))
+        client = await http.connect(trust)
+        assert (await client.ask("GET", "/v1/status", Origin="https://here:1")).status == 200
+        assert (await client.ask("GET", "/v1/status", Origin="http://here:1")).status == 403
+        assert client.writer.get_extra_info("ssl_object").version() == "TLSv1.3"
+        large = await client.ask("GET", "/v1/speed?nbytes=3000000", Authorization=http.bearer(1))
+        assert len(large.body) == 3_000_000
+        assert (await client.ask("POST", "/v1/enrol", bytes(200_000))).status == 413
+        await client.rest()
+        assert statuses(await http.raw(STATUS + b"\r\n")) == []  # without TLS
+        # Renewed in place, they are taken up; connections that are open go on.
+        open_before = await http.connect(trust)
+        for old, new in ((made.certificate, other.certificate), (made.key, other.key)):
+            old.write_bytes(new.read_bytes())
+        await until(lambda: http.door.renewals == 1)
+        assert (await open_before.ask("GET", "/v1/status")).status == 200
+        with pytest.raises(ssl.SSLError):
+            await http.connect(trust)
+        assert (await (await http.connect(client_context(ClientFiles(other.ca)))).ask("GET", "/v1/status")).status == 200
+
+    perform_http(tmp_path / "run", act, tls={"certificate": str(made.certificate), "key": str(made.key)})
+
+
+def test_a_server_that_wants_certificates_of_devices_takes_no_others(tmp_path: Path) -> None:
+    made = certificates(tmp_path / "one", clients=["mine"])
+
+    async def act(http: HttpStage) -> None:
+        good = await http.connect(client_context(ClientFiles(made.ca, *made.clients["mine"])))
+        assert (await good.ask("GET", "/v1/status", Origin="https://evil.example")).status == 403
+        stranger = await http.connect(client_context(ClientFiles(made.ca)))
+        with suppress(OSError):
+            await stranger.send(STATUS + b"\r\n")
+            assert await stranger.rest() == b""
+        assert len(http.door.connections) == 1
+
+    files = {"certificate": str(made.certificate), "key": str(made.key), "client_ca": str(made.ca)}
+    perform_http(tmp_path / "run", act, tls=files)
 
 
 # ---- requests that nobody wrote ------------------------------------------------------------------------------------------
