@@ -49,7 +49,19 @@ def served(folder, *, devices, rounds, algorithm="", clients=4, more=()):
     spec.write_text(SPEC.format(clients=clients, devices=devices, rounds=rounds, algorithm=algorithm))
     with ground(folder, Toy(clients=clients)) as place:
         try:
-            words = ("--devices", str(devices), "--transmitters", "1", "--lease", "60", "--page", "--evaluate", "devices", "--evaluate-seconds", "3")
+            words = (
+                "--devices",
+                str(devices),
+                "--transmitters",
+                "1",
+                "--lease",
+                "60",
+                "--page",
+                "--evaluate",
+                "devices",
+                "--evaluate-seconds",
+                "3",
+            )
             place.serve_spec(spec, *words, "--http", http, *more)
             place.await_listening()
             yield place, http, processes

@@ -142,9 +142,10 @@ for (const number of told.numbers) {
   const labels = Int32Array.from(leaves.get("y").data, Number), wanted = new Set(model.trained);
   const tape = model.record(leaves, x, wanted, new ForwardPass(labels.length, { training: true }));
   const { losses, gradient } = crossEntropy(tape.output, labels), found = model.gradients(tape, gradient, wanted);
-  const all = [["loss", { data: Float32Array.from(losses), shape: losses.length ? [losses.length] : [] }], ...found, ...tape.buffers];
+  const loss = { data: Float32Array.from(losses), shape: [losses.length] };
   const still = model.record(leaves, x, new Set(), new ForwardPass(labels.length));
-  writeFileSync(`${told.folder}/${number}.out`, writeTensors(new Map([...all.filter(([n]) => typeof n === "string"), ["still", still.output]])));
+  const all = [["loss", loss], ...found, ...tape.buffers, ["still", still.output]].filter(([name]) => typeof name === "string");
+  writeFileSync(`${told.folder}/${number}.out`, writeTensors(new Map(all)));
 }
 """
 

@@ -18,7 +18,9 @@ const bytes = (text) => Uint8Array.from(Buffer.from(text, "hex")), hex = (data) 
 console.log(JSON.stringify(told.cases.map(([key, text]) => ({
   crc: crc32c(bytes(text)), sha: hex(sha256(bytes(text))), mac: hex(hmac(bytes(key), bytes(text))),
 }))));
-if (equalBytes(bytes("0102"), bytes("0103")) || equalBytes(bytes("01"), bytes("0101")) || !equalBytes(bytes("0102"), bytes("0102"))) throw 1;
+const equal = (a, b) => equalBytes(bytes(a), bytes(b));
+const wrong = equal("0102", "0103") || equal("01", "0101") || equal("", "01") || !equal("0102", "0102");
+if (wrong) throw new Error("bytes are compared wrongly");
 """
 
 

@@ -27,18 +27,28 @@ const held = new Map(["train", "test"].flatMap((part) => [
   [`${part}_x`, { data: new Float32Array(40 * width).fill(0.5), shape: [40, width], type: "<f4" }],
   [`${part}_y`, { data: new BigInt64Array(40), shape: [40], type: "<i8" }],
 ]));
+const offered = { name: "m", nbytes: String(model.length), crc32c: crc32c(model) };
+const work = { kind: "TRAIN", task: "7", nonce: "AAAA", round: 0, model: offered };
 const connection = {
   bytesUp: 0, bytesDown: 0, authorization: "",
   identify() { this.authorization = "known"; },
-  enrol: async () => ({ client: 3, secret: base64(told.secret), sheet: base64(told.sheet), signature: base64(Buffer.from(told.signature, "hex")), run: "r" }),
+  enrol: async () => ({
+    client: 3, run: "r", secret: base64(told.secret), sheet: base64(told.sheet),
+    signature: base64(Buffer.from(told.signature, "hex")),
+  }),
   shard: async () => writeTensors(held),
   serving: async () => ({}), down: async () => 1, up: async () => ({}), profile: async () => ({}), leave: async () => ({}),
-  check: async () => (asked.push(1), asked.length > 1 ? { over: { reason: "played" } } : { work: { kind: "TRAIN", task: "7", nonce: "AAAA",
-    round: 0, model: { name: "m", nbytes: String(model.length), crc32c: crc32c(model) }, ...told.work } }),
+  check: async () => (asked.push(1) > 1 ? { over: { reason: "played" } } : { work: { ...work, ...told.work } }),
   call: async (method, path, { took }) => (took(model, { status: 200 }), { status: 200 }),
-  ask: async (method, path, { headers, body }) => (reports.push({ ...JSON.parse(headers["FedFleet-Report"]), nbytes: body.length }), { status: "SAFE" }),
+  ask: async (method, path, { headers, body }) => {
+    reports.push({ ...JSON.parse(headers["FedFleet-Report"]), nbytes: body.length });
+    return { status: "SAFE" };
+  },
 };
-const store = { get: async (n) => values.get(n), set: async (n, v) => void values.set(n, v), delete: async (n) => void values.delete(n) };
+const store = {
+  get: async (name) => values.get(name), set: async (name, value) => void values.set(name, value),
+  delete: async (name) => void values.delete(name),
+};
 const device = new Device({ connection, store, trainer: new Trainer(), caps: capsFrom(told.caps), tell: () => {}, patience: 1 });
 if (!told.measures) device.measured = {};
 let over;

@@ -35,7 +35,13 @@ def spec_of(rounds, **algorithm):
 
 def start(folder, http, client, *words):
     """A device process; what it says is in a file of its number."""
-    command = [node(), str(ROOT / "examples" / "device" / "device.mjs"), f"http://{http}", "--store", str(folder / f"store{client}")]
+    command = [
+        node(),
+        str(ROOT / "examples" / "device" / "device.mjs"),
+        f"http://{http}",
+        "--store",
+        str(folder / f"store{client}"),
+    ]
     with (folder / f"device{client}.out").open("ab") as out:
         return subprocess.Popen([*command, "--client", str(client), *words], stdout=out, stderr=subprocess.STDOUT)
 
@@ -85,7 +91,9 @@ def test_a_killed_device_goes_on_as_the_same_client(tmp_path):
 
     def torment():
         for times in (2, 6, 12):
-            wait_for(lambda least=times: said(tmp_path, 0).count(": SAFE") >= least, "finished tasks", seconds=2 * PATIENT, every=0.1)
+            wait_for(
+                lambda least=times: said(tmp_path, 0).count(": SAFE") >= least, "finished tasks", seconds=2 * PATIENT, every=0.1
+            )
             devices[0].send_signal(signal.SIGKILL)
             devices[0].wait()
             devices[0] = start(tmp_path, http, 0)
@@ -110,4 +118,3 @@ def test_a_device_brings_a_csv_of_its_own(tmp_path):
     devices = [start(tmp_path, http, 0, "--data", str(own)), start(tmp_path, http, 1)]
     served(spec, tmp_path, http, devices)
     assert "32 training samples, 8 test samples" in said(tmp_path, 0) and said(tmp_path, 0).count(": SAFE") == 2
-
