@@ -79,10 +79,10 @@ def make_executor(spec: Spec, task: Task, form: Form | None = None) -> Executor:
             return ray_executor(
                 recipe, inline_executor, workers=run["workers"], address=run["ray_address"], threads=run["threads"], gpus=gpus
             )
-        case "numpy":
-            from fedfleet.executors.numpy.numpy_executor import numpy_executor
+        case "numpy" | "mnn" as engine:
+            from fedfleet.executors.described_executor import described_executor
 
-            return numpy_executor(task, threads=run["threads"])
+            return described_executor(engine, task, threads=run["threads"])
         case _:
             return inline_executor
 

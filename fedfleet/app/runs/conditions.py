@@ -60,7 +60,7 @@ class Conditions:
         """What trains: workers of a cluster train as one process does, to the last bit."""
         if self.execute == "ray":
             return self.ray_execute
-        return self.execute if self.execute in ("stacked", "numpy") else "inline"
+        return self.execute if self.execute in ("stacked", "numpy", "mnn") else "inline"
 
     def stacked_form(self) -> Form | None:
         """The form to make the executor in."""

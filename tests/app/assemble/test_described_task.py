@@ -19,7 +19,7 @@ from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.runs.served_run import AccessOptions, serve_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, Refused
-from fedfleet.executors.numpy.numpy_executor import numpy_executor
+from fedfleet.executors.described_executor import described_executor
 from fedfleet.network.device.client_loop import Device, DeviceOptions
 from fedfleet.network.device.client_runtime import Assignment, train_task
 from fedfleet.network.device.device_store import DeviceStore
@@ -66,7 +66,7 @@ def test_a_device_without_pytorch_trains_the_bits_of_one_that_simulates(algorith
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     out = subprocess.run([sys.executable, "-c", CHILD, tmp_path / "work"], env=environment, capture_output=True, check=True)
     payload, weight, stats, heavy = pickle.loads(out.stdout)
-    numpy_executor(setup.task)  # one thread for products of matrices, as on the device
+    described_executor("numpy", setup.task)  # one thread for products of matrices, as on the device
     here = train_task(build_client_runtime(config, data, engine="numpy"), Assignment(5), offer, {})
     assert (payload, weight, stats, heavy) == (here.payload, here.weight, dict(here.stats), [])
 
@@ -118,13 +118,13 @@ def test_served_numpy_devices_give_the_model_of_the_simulation(tmp_path):
 )
 def test_what_a_server_says_of_its_model(entry, kind, says):
     with pytest.raises(kind, match=says):
-        model_of_entry(entry)
+        model_of_entry(entry, "numpy")
 
 
 def test_the_entry_is_plain_data():
     setup = assemble(resolve(table("fedper", "digits_mlp")))
     entry = json.loads(json.dumps(description_entry(setup)))
-    description, facts = model_of_entry(entry)
+    description, facts = model_of_entry(entry, "numpy")
     assert facts.head == "3.*" and description.sample_shape == setup.task.dataset.x.shape[1:]
 
 
