@@ -1,15 +1,17 @@
 """What an engine is: something that loads a described model, trains it on a batch, and computes its outputs.
 
-Numpy and MNN are such engines, and share one executor (`described_executor`). PyTorch trains modules instead of descriptions, in the
-executors inline and stacked, because methods may bring objectives of their own that are written for it.
+Numpy and MNN are such engines, and share one executor (`described_executor`). PyTorch trains modules instead of descriptions, in
+the executors inline and stacked, because methods may bring objectives of their own that are written for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Protocol
 
+from fedfleet.core.errors import BadInput
 from fedfleet.core.trees import Array
 from fedfleet.tasks.description.format import ModelDescription
 
@@ -55,3 +57,9 @@ class Engine(Protocol):
     def limit_threads(self, threads: int) -> None:
         """Compute with so many threads: another number may round otherwise."""
         ...
+
+
+def require_engine(name: str) -> None:
+    """Refuse an engine whose package is not installed; nothing is loaded."""
+    if name == "mnn" and find_spec("_mnncengine") is None:
+        raise BadInput("the engine mnn needs the package MNN, which is not installed; pip install 'fedfleet[mnn]'")

@@ -178,6 +178,9 @@ def device(
         evidence: evidence of this device's integrity, if the server asks for it.
     """
     chosen: _Engine = one_of("engine", engine, get_args(_Engine))
+    from fedfleet.executors.engine_model import require_engine
+
+    require_engine(chosen)
     for name in _ONE_THREAD:  # before numpy or torch is loaded: results must not depend on the number of threads
         os.environ[name] = "1"
     from fedfleet.network.device.caps import Caps

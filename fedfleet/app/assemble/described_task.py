@@ -93,7 +93,9 @@ def without_adapting(algorithm: Algorithm) -> Algorithm:
 
 
 def _no_module(name: str) -> Any:
-    raise BadInput(f"the method of this run builds the model of {name} with PyTorch, which the engine of this device does not have; {_CURE}")
+    raise BadInput(
+        f"the method of this run builds the model of {name} with PyTorch, which the engine of this device does not have; {_CURE}"
+    )
 
 
 def _zeros(description: ModelDescription, frozen: Tree, seed: int) -> Tree:

@@ -49,7 +49,8 @@ def build_client_runtime(
     """What a client trains with, built here from the names in its configuration; `data_path` is where its own samples are.
 
     `fetch` downloads frozen weights that this machine lacks; without it they are refused. `trusted` is the hash of a model's code
-    that the device's owner trusts. `engine` is what trains: numpy and mnn take the model's description, and need no PyTorch and no code.
+    that the device's owner trusts. `engine` is what trains: numpy and mnn take the model's description, and need neither PyTorch
+    nor code of the run.
     """
     config = _parse_config(config_bytes)
     try:

@@ -27,6 +27,10 @@ def check_executor(spec: Spec) -> None:
         raise BadInput(
             f"run.threads = {spec.run['threads']}: this machine has {os.cpu_count()} processors; use {most} threads at most"
         )
+    if spec.run["execute"] == "mnn":
+        from fedfleet.executors.engine_model import require_engine
+
+        require_engine("mnn")
     if spec.run["execute"] != "ray":
         return
     if spec.edge is not None:

@@ -58,9 +58,7 @@ def _two(values: Sequence[int], one: int) -> tuple[int, int]:
 
 
 def _back(y: Var, x: Var) -> Var:
-    """The result for a series or for a picture, in plain order."""
-    lib = mnn()
-    y = lib.convert(y, lib.NCHW)
+    """The result for a series or for a picture."""
     return shaped(y, [*y.shape[:2], y.shape[3]]) if len(x.shape) == 3 else y
 
 
@@ -69,38 +67,57 @@ def _convolution(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Grap
     lib, x, weight = mnn(), _picture(inputs[0]), _picture(inputs[1])
     outputs, groups = weight.shape[0], settings["groups"]
     bias = inputs[2] if len(inputs) == 3 else constant(np.zeros(outputs, np.float32))
-    stride, padding = _two(settings["stride"], 1), _two(settings["padding"], 0)
-    spacing = _two(settings["dilation"], 1)
     alone = groups == x.shape[1] == outputs
     pieces = []
     for group in range(1 if alone else groups):
         inside, outside = x.shape[1] // groups, outputs // groups
-        if alone or groups == 1:
-            of_x, of_weight, of_bias = x, weight, bias
-        else:
-            of_x = part(x, 1, group * inside, (group + 1) * inside)
-            of_weight = part(weight, 0, group * outside, (group + 1) * outside)
-            of_bias = part(bias, 0, group * outside, (group + 1) * outside)
-        packed = lib.convert(of_x, lib.NC4HW4)
-        y = lib.conv2d(packed, of_weight, of_bias, stride, padding, spacing, outputs if alone else 1, lib.CAFFE)
-        pieces.append(_back(y, inputs[0]))
-    return pieces[0] if len(pieces) == 1 else lib.concat(pieces, 1)
+        whole = alone or groups == 1
+        of_x = x if whole else part(x, 1, group * inside, (group + 1) * inside)
+        of_weight = weight if whole else part(weight, 0, group * outside, (group + 1) * outside)
+        of_bias = bias if whole else part(bias, 0, group * outside, (group + 1) * outside)
+        stride, padding = _two(settings["stride"], 1), _two(settings["padding"], 0)
+        spacing, depthwise = _two(settings["dilation"], 1), outputs if alone else 1
+        y = lib.conv2d(_packed(of_x), of_weight, of_bias, stride, padding, spacing, depthwise, lib.CAFFE)
+        pieces.append(lib.convert(y, lib.NCHW))
+    y = pieces[0] if len(pieces) == 1 else lib.concat(pieces, 1)
+    return _back(y, inputs[0])
 
 
-def _pool(name: str) -> Operation:
-    def operation(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
-        del graph
-        lib, x = mnn(), _picture(inputs[0])
-        size, stride, padding = _two(settings["size"], 1), _two(settings["stride"], 1), _two(settings["padding"], 0)
-        for axis, width in zip((3, 2), padding, strict=True):
-            if width:
-                edge = [*x.shape[:axis], width, *x.shape[axis + 1 :]]
-                border = constant(np.full(edge, -3e38 if name == "max_pool" else 0.0, np.float32))
-                x = lib.concat([border, x, border], axis)
-        y = getattr(lib, name)(lib.convert(x, lib.NC4HW4), size, stride, lib.VALID, (0, 0))
-        return _back(y, inputs[0])
+def _padded(x: Var, padding: tuple[int, int], value: float) -> Var:
+    for axis, width in zip((3, 2), padding, strict=True):
+        if width:
+            edge = constant(np.full([*x.shape[:axis], width, *x.shape[axis + 1 :]], value, np.float32))
+            x = mnn().concat([edge, x, edge], axis)
+    return x
 
-    return operation
+
+def _max_pool(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+    """The first of the largest in each window takes the gradient; MNN's own gives it to each of them."""
+    lib, x = mnn(), _picture(inputs[0])
+    (wide, high), (right, down) = _two(settings["size"], 1), _two(settings["stride"], 1)
+    x = _padded(x, _two(settings["padding"], 0), -3e38)
+    if not graph.training:
+        return _back(lib.convert(lib.max_pool(_packed(x), (wide, high), (right, down), lib.VALID, (0, 0)), lib.NCHW), inputs[0])
+    rows, columns = (x.shape[2] - high) // down + 1, (x.shape[3] - wide) // right + 1
+    best: Var = None
+    for i in range(high):
+        lines = part(x, 2, i, i + (rows - 1) * down + 1, down)
+        for j in range(wide):
+            candidate = part(lines, 3, j, j + (columns - 1) * right + 1, right)
+            best = candidate if best is None else lib.select(lib.greater(candidate, best), candidate, best)
+    return _back(best, inputs[0])
+
+
+def _average_pool(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+    del graph
+    lib, x = mnn(), _padded(_picture(inputs[0]), _two(settings["padding"], 0), 0.0)
+    y = lib.avg_pool(_packed(x), _two(settings["size"], 1), _two(settings["stride"], 1), lib.VALID, (0, 0))
+    return _back(lib.convert(y, lib.NCHW), inputs[0])
+
+
+def _packed(x: Var) -> Var:
+    """In the order that convolutions and pooling take."""
+    return mnn().convert(x, mnn().NC4HW4)
 
 
 # ---- normalisation ------------------------------------------------------------------------------------------------
@@ -217,8 +234,8 @@ LAYERS: dict[str, Operation] = {
     "matmul": _matmul,
     "embedding": _embedding,
     "convolution": _convolution,
-    "max_pool": _pool("max_pool"),
-    "average_pool": _pool("avg_pool"),
+    "max_pool": _max_pool,
+    "average_pool": _average_pool,
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,
     "batch_norm": _batch_norm,

@@ -1,7 +1,7 @@
 """The functions of MNN that build expressions, and their values from and to numpy.
 
-MNN's Python package puts a cast before each argument of many functions, and a cast has no gradient: gradients would stop there without
-a word. So everything here is called in the extension module below it. A cast that is wanted stops a gradient.
+MNN's Python package puts a cast before each argument of many functions, and a cast has no gradient: gradients would stop there
+without a word. So everything here is called in the extension module below it. Where a cast is written, it stops a gradient.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput
 from fedfleet.core.trees import Array
+from fedfleet.executors.engine_model import require_engine
 
 # An expression or a value of MNN.
 Var = Any
@@ -24,11 +24,10 @@ Var = Any
 @cache
 def mnn() -> Any:
     """The module of MNN's functions, imported once, to compute lazily; `BadInput` where the package is missing."""
-    try:
-        with _SilentOutput():
-            import _mnncengine  # type: ignore[import-not-found]
-    except ImportError:
-        raise BadInput("the engine mnn needs the package MNN, which is not installed; pip install 'fedfleet[mnn]'") from None
+    require_engine("mnn")
+    with _SilentOutput():
+        import _mnncengine  # type: ignore[import-not-found]
+
     functions = _mnncengine._expr
     functions.lazy_eval(True)
     return functions
@@ -78,5 +77,5 @@ def write(var: Var, value: Array) -> None:
 
 
 def read(var: Var) -> Array:
-    """Compute an expression."""
+    """Compute an expression. What MNN gives is its own memory, which the next step overwrites."""
     return np.array(var.read())

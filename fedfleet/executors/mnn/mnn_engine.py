@@ -116,11 +116,13 @@ class _ForwardGraph:
 class _TrainingGraph:
     """Outputs, gradients and statistics of one size of batch.
 
-    The gradient of every loss with respect to the outputs is (shares - target) * factor, where shares are a softmax, a sigmoid or the
-    outputs themselves. All that is asked comes as one array: MNN computes each array that is read from the start.
+    The gradient of every loss with respect to the outputs is (shares - target) * factor, where shares are a softmax, a sigmoid or
+    the outputs themselves. All that is asked comes as one array: MNN computes each array that is read from the start.
     """
 
-    def __init__(self, description: ModelDescription, names: Collection[str], x: Array, labels: Array, wanted: frozenset[str]) -> None:
+    def __init__(
+        self, description: ModelDescription, names: Collection[str], x: Array, labels: Array, wanted: frozenset[str]
+    ) -> None:
         self._description, self._graph = description, Graph(len(x), training=True)
         self._inputs = _Inputs(description, names, len(x), x, self._graph)
         lib, output = mnn(), self._inputs.output

@@ -10,8 +10,8 @@ from torch import nn
 import fedfleet
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.registry import names
-from fedfleet.executors.inline import inline
 from fedfleet.executors.described_executor import described_executor
+from fedfleet.executors.inline import inline
 from fedfleet.testing import check_executor
 from fedfleet.testing.passes import SINGLES, cases
 from tests.testing.models import TASKS
