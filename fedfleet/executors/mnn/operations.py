@@ -230,7 +230,7 @@ def _dropout(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -
 
 OPERATIONS: dict[str, Operation] = {
     **{name: _arithmetic(name) for name in ("add", "subtract", "multiply", "divide")},
-    **{name: _function(name) for name in ("relu", "tanh", "sigmoid", "exp", "log", "sqrt")},
+    **{name: _function(name) for name in ("relu", "tanh", "sigmoid", "exp", "log", "sqrt", "erf")},
     "power": _power,
     "silu": lambda inputs, settings, graph: inputs[0] * mnn().sigmoid(inputs[0]),
     "hardsigmoid": lambda inputs, settings, graph: _gate(inputs[0]),

@@ -319,6 +319,7 @@ OPERATIONS: dict[str, Operation] = {
     "exp": _elementwise(np.exp, lambda x, y: y),
     "log": _elementwise(np.log, lambda x, y: 1 / x),
     "sqrt": _elementwise(np.sqrt, lambda x, y: np.float32(0.5) / y),
+    "erf": _elementwise(lambda x: erf(x), lambda x, y: np.exp(-x * x) * np.float32(2 / math.sqrt(math.pi))),
     "clamp": clamp,
     "leaky_relu": leaky_relu,
     "gelu": gelu,
