@@ -335,7 +335,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One client's work, complete: nothing else is needed to carry it out."""
+    """One client's work, complete: nothing else is needed to carry it out.
+
+    `noise_key` addresses the noise that the client itself adds; None: the seed does, as in a simulation.
+    """
 
     task: int
     client: int
@@ -349,6 +352,7 @@ class Job:
     settings: Settings = field(default_factory=dict[str, float])
     round: int = 0
     time: float = 0.0
+    noise_key: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from tests.network.cutting import line
 from tests.network.harness import ground, wait_for
 from tests.network.proving import complaints, models_again
 from tests.network.toys import Toy, plan_of
+from tests.portions import in_soak
 
 pytestmark = pytest.mark.slow
 
@@ -158,12 +159,12 @@ def check(done, count):
         assert len(trial.said) < 40 and all(len(said) < 500 for said in trial.said), trial.said
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("tls", [False, in_soak(True)], ids=["plain", "tls"])
 def test_a_device_finishes_its_work_whatever_a_bad_line_did_to_it(tmp_path, tls):
     check(trials(tmp_path, range(12), tls=tls), 12)
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("tls", [in_soak(False), True], ids=["plain", "tls"])
 def test_streams_on_a_bad_line_arrive_whole(tmp_path, tls):
     check(trials(tmp_path, range(4), LARGE, tls), 4)
 

@@ -68,11 +68,14 @@ def serve(
     max_samples: Count | None = None,
     trust_reports: bool = False,
     metrics: str = "",
+    http: str | None = None,
+    allow_origin: list[str] | None = None,
+    page: bool = False,
     drain_seconds: _Seconds = 20.0,
     log_level: str = "info",
     sign: Path | None = None,
 ) -> Any:
-    """Serve a run to real devices over gRPC. What it acknowledges is on disk: killed, it goes on with --resume.
+    """Serve a run to real devices over gRPC or HTTP. What it acknowledges is on disk: killed, it goes on with --resume.
 
     Args:
         spec: a spec file in TOML; of its world, only the data and the number of clients are used.
@@ -101,12 +104,16 @@ def serve(
             device declares; default: ten times the median of what devices declare.
         trust_reports: let a selector that goes by losses or norms of reports believe them without bounds.
         metrics: serve metrics and health over HTTP here, without encryption: /metrics, /healthz, /readyz. Default: nowhere.
+        http: let devices call over HTTP too, at this port (of the host of --address) or address, with the same certificate.
+        allow_origin: let web pages of this origin call over HTTP, for example https://example.org.
+        page: serve a page at /join of --http, which makes a browser a device; its URL is printed, also as a QR code.
         drain_seconds: after SIGTERM: for how long uploads under way may go on.
         log_level: what goes to wire/log.jsonl of the run: debug, info, warning or error.
         sign: sign the finished run with this Ed25519 private key (OpenSSH or PEM).
     """
     from fedfleet.app.api.own_task import Columns, take_task
     from fedfleet.app.pages.report_page import write_report
+    from fedfleet.app.runs.http_options import checked_origins, http_address
     from fedfleet.app.runs.model_trust import trust_model
     from fedfleet.app.runs.served_run import access_options, serve_run
     from fedfleet.app.spec import resolve
@@ -117,6 +124,7 @@ def serve(
         address=address, devices=devices or 0, patience=patience, lease=lease, evaluate=evaluate,
         evaluate_seconds=evaluate_seconds, transmitters=transmitters, hold=hold, keep_reports=keep_reports, max_samples=max_samples,
         trust_reports=trust_reports, metrics=metrics,
+        http=http_address(http, address), origins=checked_origins(allow_origin), page=page,
         drain_seconds=drain_seconds, log_level=one_of("log_level", log_level, LEVELS), quiet=AS_JSON.get(),
     )  # fmt: skip
     access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
@@ -149,6 +157,7 @@ def device(
     max_steps: Annotated[int, Ge(1)] = 1_000_000,
     max_tasks: Annotated[int, Ge(1)] | None = None,
     max_seconds: _Seconds | None = None,
+    min_noise: _Seconds = 0.0,
     patience: _Seconds = 600.0,
     evidence: Path | None = None,
 ) -> Answer:
@@ -174,6 +183,8 @@ def device(
         max_steps: the most training steps of one task.
         max_tasks: stop after that many tasks.
         max_seconds: stop after that many seconds of work.
+        min_noise: decline tasks unless this device itself adds noise of at least so many times the clipping norm to its update
+            (algorithm.private.use = "local"); default: 0, any run.
         patience: for how many seconds to try a server that went out of reach.
         evidence: evidence of this device's integrity, if the server asks for it.
     """
@@ -191,7 +202,7 @@ def device(
         client=client,
         token=read_token(token, token_file),
         evidence=b"" if evidence is None else evidence.read_bytes(),
-        caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
+        caps=Caps(max_bytes, max_steps, max_tasks, max_seconds, min_noise),
         patience=patience,
     )
     local = LocalSetup(store, data, Trust(tls, ca, certificate, key))

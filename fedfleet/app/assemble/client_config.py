@@ -23,6 +23,7 @@ from fedfleet.app.spec.table_checks import Table
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Ints
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.tasks.backbones import BUILTIN, LITE0
 
 FORMAT = 1
@@ -103,6 +104,14 @@ def _shard(setup: Setup, client: int) -> Table:
     if setup.labels_changed:
         result["labels"] = labels[train].tolist()
     return {**result, "check": checksum(setup.task.dataset, train, test)}
+
+
+def shard_bytes(setup: Setup, client: int) -> bytes:
+    """The samples of a client's shard in safetensors form, for a device that cannot make them from the data itself."""
+    shard, dataset = setup.world.data.shard, setup.task.dataset
+    rows = {part: shard(client, part, 0) for part in ("train", "test")}
+    tree = {f"{part}_x": dataset.x[rows[part]] for part in rows} | {f"{part}_y": dataset.y[rows[part]] for part in rows}
+    return pack_tree({name: np.ascontiguousarray(leaf) for name, leaf in tree.items()})
 
 
 def checksum(dataset: Dataset, *rows: Ints) -> int:

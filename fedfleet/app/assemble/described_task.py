@@ -5,6 +5,7 @@ The description is data: such a device runs no code of the run, whoever wrote th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fedfleet.app.assemble.described_slices import slice_entries
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec.table_checks import Table
 from fedfleet.core.errors import BadInput, Refused
@@ -37,12 +39,13 @@ def description_entry(setup: Setup) -> Table:
         from fedfleet.tasks.description.tracer import describe_task
         from fedfleet.tasks.model_parts import model_facts
 
-        text, facts = describe_task(setup.task).to_json(), model_facts(setup.task)
-        if len(text) > MOST_BYTES // 8:
-            raise BadInput(f"the description of the model has {len(text):,} bytes, more than a configuration holds")
+        text, facts, slices = describe_task(setup.task).to_json(), model_facts(setup.task), slice_entries(setup)
+        size = len(text) + len(json.dumps(slices))
+        if size > MOST_BYTES // 8:
+            raise BadInput(f"the description of the model has {size:,} bytes, more than a configuration holds")
     except BadInput as error:
         return {"refused": str(error)}
-    return {"model": text, "name": setup.task.name, "head": facts.head, "norms": list(facts.norms)}
+    return {"model": text, "name": setup.task.name, "head": facts.head, "norms": list(facts.norms), **slices}
 
 
 def check_passes(algorithm: Algorithm) -> None:
@@ -53,8 +56,6 @@ def check_passes(algorithm: Algorithm) -> None:
     objective = torch_objective(algorithm)
     if objective is not None:
         raise BadInput(objective)
-    if any(stage.width != 1.0 for stage in local.work()):
-        raise BadInput(f"{algorithm.name} trains slices of the model, which only PyTorch cuts")
     if local.down is not None and local.keep is not None:
         raise BadInput(
             f"{algorithm.name} keeps layers at home and sends models in a code, so that only PyTorch makes their first weights"

@@ -16,6 +16,7 @@ import numpy as np
 
 from fedfleet.app.assemble.algorithm import Facts, build_algorithm, part_facts, with_task_loss
 from fedfleet.app.assemble.client_config import FORMAT, checksum
+from fedfleet.app.assemble.described_slices import describer, with_shapes
 from fedfleet.app.assemble.described_task import described_task, model_of_entry, without_adapting
 from fedfleet.app.assemble.table_config import device_recipe, found_data, is_table, own_samples
 from fedfleet.app.spec.table_checks import Table, build_part, resolve_part
@@ -28,7 +29,6 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.trees import Array, Tree, content_hash
 from fedfleet.network.device.client_runtime import ClientRuntime
 from fedfleet.network.device.local_data import ModelInputs, fit_to_model, read_samples, split_rows
-from fedfleet.tasks.description.format import ModelDescription
 
 _UNREADABLE = "this version of FedFleet cannot read the client configuration that the server sent"
 _MOST_BYTES = 64 << 20  # of a configuration that a device reads
@@ -117,7 +117,7 @@ def _build_described_runtime(config: Table, data_path: Path | None, fetch: Fetch
         dataset = rehearsal.dataset
     frozen = _fetch_frozen(config["frozen"], fetch) if config["frozen"] else {}
     task = described_task(description, str(config["described"]["name"]), dataset, frozen)
-    facts = {**_facts(config, task), ModelOf: lambda: model}
+    facts = {**with_shapes(_facts(config, task), config["described"]), ModelOf: lambda: model}
     algorithm = resolve_part("algorithms", config["algorithm"], "algorithm")
     built = without_adapting(build_part("algorithms", algorithm, facts))
     return ClientRuntime(
@@ -129,16 +129,9 @@ def _build_described_runtime(config: Table, data_path: Path | None, fetch: Fetch
         params=task.init(seed),
         train=train,
         test=test,
-        execute=described_executor(engine, task, lambda width: _whole(description, width)),
+        execute=described_executor(engine, task, describer(config["described"], description)),
         frozen=config["frozen"],
     )
-
-
-def _whole(description: ModelDescription, width: float) -> ModelDescription:
-    """The description, which is that of the whole model."""
-    if width != 1.0:
-        raise BadInput("this task trains a slice of the model, which only PyTorch cuts; start this device with --engine torch")
-    return description
 
 
 def _parse_config(config_bytes: bytes) -> Table:

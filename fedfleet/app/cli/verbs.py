@@ -8,6 +8,7 @@ from fedfleet.app.terminal.answers import print_answer, say_unless_json
 _API = "fedfleet.app.api"
 _RUN = {"folder": "RUN"}
 _WHO, _WAITING, _MACHINE = "Who may come in", "Waiting for devices", "The machine"
+_HTTP = "Devices and browsers over HTTP"
 _TLS_FILES = {"certificate": "--certificate FILE", "key": "--key FILE", "token_file": "--token-file FILE", "ca": "--ca FILE"}
 _OWN = {
     "data": "--data PATH",
@@ -77,10 +78,12 @@ VERBS: dict[str, Verb | Group] = {
         {
             **_TLS_FILES, **_SIGNING, **_OWN, "address": "--address HOST:PORT", "client_ca": "--client-ca FILE",
             "evidence": "--evidence NAME[:ARG]", "metrics": "--metrics HOST:PORT",
+            "http": "--http [HOST:]PORT", "allow_origin": "--allow-origin ORIGIN",
         },
         {
             **_OWN_PANEL,
             _WHO: ("certificate", "key", "client_ca", "open_enrolment", "evidence"),
+            _HTTP: ("http", "allow_origin", "page"),
             _WAITING: ("devices", "patience", "lease", "evaluate", "evaluate_seconds"),
             _MACHINE: ("transmitters", "hold", "keep_reports", "metrics", "drain_seconds", "log_level"),
         },

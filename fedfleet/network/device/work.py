@@ -19,11 +19,19 @@ from fedfleet.core.records import Score
 from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.core.trees import Tree
 from fedfleet.network.device.call_errors import NotFound
-from fedfleet.network.device.caps import Caps, steps_of, too_large, too_long
-from fedfleet.network.device.client_runtime import Assignment, ClientRuntime, evaluate_model, probe_model, rows_of, train_task
+from fedfleet.network.device.caps import Caps, steps_of, too_large, too_little_noise, too_long
+from fedfleet.network.device.client_runtime import (
+    Assignment,
+    ClientRuntime,
+    evaluate_model,
+    fresh_noise_key,
+    probe_model,
+    rows_of,
+    train_task,
+)
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
 from fedfleet.network.device.retries import RetryPolicy, no_remark
-from fedfleet.network.device.server_calls import Connection
+from fedfleet.network.device.server_line import ServerLine
 from fedfleet.network.device.transfers import TooLate, fetch_blob
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import MOST_STATS, crc32c
@@ -42,7 +50,7 @@ class UsageMark:
     up: int
 
 
-def mark(connection: Connection) -> UsageMark:
+def mark(connection: ServerLine) -> UsageMark:
     """Now."""
     return UsageMark(time.monotonic(), time.process_time(), connection.bytes_down, connection.bytes_up)
 
@@ -52,7 +60,7 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
-def usage_since(start: UsageMark, connection: Connection, samples: int, nbytes: int, downloaded: int) -> pb.Resources:
+def usage_since(start: UsageMark, connection: ServerLine, samples: int, nbytes: int, downloaded: int) -> pb.Resources:
     """What was used since a mark; `nbytes` of a report that is still to go up are counted with it, `downloaded` came before."""
     now = mark(connection)
     return pb.Resources(
@@ -83,7 +91,7 @@ class NoModel(TaskRefusal):
 class WorkContext:
     """What work needs: the line and who calls on it, the store, the caps, how to wait, whom to tell how the line is."""
 
-    connection: Connection
+    connection: ServerLine
     caller: pb.Caller
     store: DeviceStore
     caps: Caps
@@ -103,7 +111,7 @@ def do_task(
     except (Refused, FedFleetError, DamagedMemory, MemoryError, ValueError, TypeError, KeyError) as error:
         raise TaskRefusal(str(error) or type(error).__name__) from error
     head.spent["download"], head.spent["compute"] = max(download, 0.0), time.monotonic() - compute_start
-    samples = int(head.stats.get("samples", head.total))
+    samples = int(head.stats.get("samples", len(runtime.test if work.kind == pb.EVALUATE else runtime.train)))
     head.resources.CopyFrom(usage_since(start, context.connection, samples, len(payload), len(inline)))
     return head, payload
 
@@ -163,9 +171,12 @@ def _train(context: WorkContext, runtime: ClientRuntime, work: pb.Work, model: b
     step_reason = too_long(context.caps, steps_of(half, len(rows_of(runtime, assignment)), work.steps))
     if step_reason is not None:
         raise TaskRefusal(step_reason)
+    noise_reason = too_little_noise(context.caps, runtime.algorithm.private)
+    if noise_reason is not None:
+        raise TaskRefusal(noise_reason)
     lasting = remembers(half)
     memory = context.store.memory(work.memory_task) if lasting else {}
-    local_result = train_task(runtime, assignment, model, memory)
+    local_result = train_task(runtime, assignment, model, memory, fresh_noise_key())
     if lasting:  # on the disk before the report can be folded
         context.store.remember(work.task, {**memory, **(local_result.memory or {})})
     size_reason = too_large(context.caps, len(local_result.payload), "the report")
