@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ADDRESS = "127.0.0.1:50051"
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _Seconds = Annotated[float, Ge(0.0)]
-_Engine = Literal["torch", "numpy"]
+_Engine = Literal["torch", "numpy", "mnn"]
 
 
 def device(
@@ -58,7 +58,7 @@ def device(
             folder with one sub-folder for each class, called by its number, with .npy files (one sample each) or .csv files (one
             sample a row). A seeded fifth of them tests. Without it: the shard that the spec deals to this client, for rehearsals.
         trust_code: run the code of the server's own model, if this is its hash; it stays trusted on this machine.
-        engine: what trains: "numpy" needs no PyTorch and runs no code of the run, since the model comes as a description.
+        engine: what trains: "numpy" and "mnn" need no PyTorch and run no code of the run, since the model comes as a description.
         store: the folder for what this device keeps; default: a folder in ~/.local/state/fedfleet.
         tls: call with TLS, trusting whom the system trusts.
         ca: call with TLS, trusting this authority (PEM).
@@ -74,6 +74,9 @@ def device(
         evidence: evidence of this device's integrity, if the server asks for it.
     """
     chosen: _Engine = one_of("engine", engine, get_args(_Engine))
+    from fedfleet.executors.engine_model import require_engine
+
+    require_engine(chosen)
     for name in _ONE_THREAD:  # before numpy or torch is loaded: results must not depend on the number of threads
         os.environ[name] = "1"
     from fedfleet.network.device.caps import Caps

@@ -53,7 +53,7 @@ VERBS: dict[str, Verb | Group] = {
         supplied={"on_ready": print_answer},
     ),
     "explain": Verb(f"{_API}.audit:explain", _RUN, {**_SIGNING, "rounds": "--rounds N", "cache": "--cache DIR"}),
-    "export": Verb(f"{_API}.audit:export", _RUN, {"to": "--to TOOL:WHERE"}),
+    "export": Verb(f"{_API}.audit:export", _RUN, {"to": "--to TOOL:WHERE", "onnx": "--onnx FILE"}),
     "replay": Verb(f"{_API}.audit:replay", _RUN, _SIGNING),
     "verify": Verb(f"{_API}.audit:verify", _RUN, {"signer": "--signer KEY.pub"}),
     "list": Verb(f"{_API}.parts:list_parts", {"kind": "KIND"}),
