@@ -39,7 +39,7 @@ def pool(
         check: measure what this machine can emulate, and stop.
     """
     if check:
-        raise BadInput("not yet")
+        return check_machine_answer()
     if spec is None:
         raise BadInput("name a spec file, or give --check")
     from fedfleet.app.runs.pool_run import PoolOptions, run_pool
@@ -51,6 +51,42 @@ def pool(
     except KeyboardInterrupt:
         raise Interrupted("interrupted; the devices and the server were stopped") from None
     return Answer({**result.answer, "pool": _summary(result.report)}, pool_text, exit_code=result.exit_code)
+
+
+def check_machine_answer() -> Answer:
+    """What this machine can emulate, and how truly."""
+    import os
+    from dataclasses import asdict
+
+    from fedfleet.network.pool.machine_check import check_machine, load_warning
+    from fedfleet.network.pool.processes import end_leftovers
+
+    end_leftovers()
+    warning = load_warning()
+    rows = [{**asdict(one), "works": one.works} for one in check_machine()]
+    remarks = [f"WARNING: {warning}"] if warning else []
+    return Answer({"cores": os.cpu_count(), "limits": rows, "warnings": [warning] if warning else []}, check_text, remarks)
+
+
+def check_text(answer: dict[str, Any]) -> str:
+    """A line for each limit that was tried.
+
+    >>> print(check_text({"limits": [{"limit": "cpu", "how": "control group", "wanted": 0.25, "measured": 0.2507,
+    ...     "unit": "of a core", "reason": "", "works": True}, {"limit": "memory", "how": "control group", "wanted": None,
+    ...     "measured": None, "unit": "", "reason": "no group can be made", "works": False}]}))
+    cpu      control group: 0.251 of a core measured, 0.25 wanted (1.003)
+    memory   control group: does not work here: no group can be made
+    """
+    return "\n".join(f"{row['limit']:<8} {row['how']}: {_measured(row)}" for row in answer["limits"])
+
+
+def _measured(row: dict[str, Any]) -> str:
+    if not row["works"]:
+        return f"does not work here: {row['reason']}"
+    if row["measured"] is None:
+        return "works"
+    ratio = f" ({row['measured'] / row['wanted']:.3f})" if row["wanted"] else ""
+    return f"{row['measured']:.3g} {row['unit']} measured, {row['wanted']:g} wanted{ratio}"
 
 
 def _summary(report: dict[str, Any]) -> dict[str, Any]:

@@ -27,4 +27,4 @@ class CpuBudget:
         self.credit += self.share * (now - self.at) - (used - self.used)
         self.credit = min(self.credit, self.share * PERIOD)
         self.at, self.used = now, used
-        return self.credit > 0.0
+        return self.credit >= 0.0
