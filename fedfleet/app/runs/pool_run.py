@@ -29,7 +29,7 @@ from fedfleet.executors.child_process import Child, last_line, package_env
 from fedfleet.network.pool.availability import Availability
 from fedfleet.network.pool.cgroups import PoolGroups, make_groups
 from fedfleet.network.pool.client_allocation import allocate_clients
-from fedfleet.network.pool.device_limits import DeviceLimits, device_limits
+from fedfleet.network.pool.device_limits import DeviceLimits, FleetLimits
 from fedfleet.network.pool.processes import end_leftovers, pool_name, recorded_pool
 from fedfleet.network.pool.restart_rule import RestartRule
 from fedfleet.network.pool.supervisor import Pool, PoolPlan
@@ -66,7 +66,10 @@ class PoolResult:
 
 
 def run_pool(spec: Spec, out: Path | None, options: PoolOptions) -> PoolResult:
-    """Serve a spec to an emulated fleet until the run is over. Whatever happens, no process is left when this returns."""
+    """Serve a spec to an emulated fleet until the run is over. Whatever happens, no process is left when this returns.
+
+    SIGTERM does the same as Ctrl-C: the server stops in order, and KeyboardInterrupt passes.
+    """
     ended = end_leftovers()
     if ended:
         say(f"ended {ended} processes of a pool that was killed")
@@ -80,15 +83,15 @@ def run_pool(spec: Spec, out: Path | None, options: PoolOptions) -> PoolResult:
     name = pool_name()
     with hold_lock(folder):
         groups = make_groups(name)
-        with recorded_pool(name, groups.folders):
+        with recorded_pool(name, groups.folders), _interrupted_by_sigterm():
             return _run(setup, folder, options, groups, config)
 
 
 def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, config: bytes) -> PoolResult:
     clients, world = setup.plan.clients, setup.world
-    limits = device_limits(world.devices, clients, cores=options.cores)
+    limits = FleetLimits(world.devices, clients, cores=options.cores)
     allocation = allocate_clients(clients, min(options.devices or clients, clients), setup.plan.seed)
-    warnings = pool_warnings(setup, limits, allocation)
+    warnings = pool_warnings(setup, limits.first, allocation)
     for warning in warnings:
         say(f"WARNING: {warning}")
     spec_path = folder / "spec.toml"
@@ -110,7 +113,7 @@ def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, c
             with closing(Pool(plan, groups, template)) as pool:
                 watched = server if options.minutes is None else _Limited(server, began + 60.0 * options.minutes)
                 code = pool.run(watched, Availability(world))
-                report = _report(pool, setup, limits, groups, warnings, code)
+                report = _report(pool, setup, limits.first, groups, warnings, code)
     write_atomically(folder / "pool.json", (json.dumps(report, indent=1) + "\n").encode())
     answer = _server_answer(folder)
     stopped = isinstance(watched, _Limited) and watched.stopped
@@ -118,6 +121,23 @@ def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, c
         text = last_line((folder / "server.log").read_text(encoding="utf-8", errors="replace"))
         raise RunFailed(f"the server ended with exit code {code}: {text.removeprefix('fedfleet: ')}; see {folder / 'server.log'}")
     return PoolResult(answer, report, 0 if answer.get("commits") or stopped else 1)
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    def interrupt(number: int, frame: Any) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not in the main thread, where signals are handled
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 # ---- the server -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,20 +125,18 @@ class DeviceGroup:
         """A process joins by writing 0 into these."""
         return list(dict.fromkeys(str(folder / "cgroup.procs") for folder in (self.cpu, self.memory) if folder is not None))
 
-    def share_writes(self, share: float | None) -> list[list[str]]:
-        """What is written into which file, in this order, so that its process gets that part of one core; None: all there is."""
+    def set_share(self, share: float | None) -> None:
+        """The part of one core that its process may use from now on; None: all that there is."""
         if self.cpu is None:
-            return []
+            return
         quota, period = quota_of(share)
         if self.version_cpu == 2:
-            return [[str(self.cpu / "cpu.max"), f"{'max' if share is None else quota} {period}"]]
-        files = [str(self.cpu / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+            _write(self.cpu / "cpu.max", f"{'max' if share is None else quota} {period}")
+            return
         # Without a quota in between: a period that fits the new one may not fit the old.
-        return [[files[0], "-1"], [files[1], str(period)], [files[0], str(-1 if share is None else quota)]]
-
-    def set_share(self, share: float | None) -> None:
-        """The part of one core that its process may use from now on."""
-        write_all(self.share_writes(share))
+        _write(self.cpu / "cpu.cfs_quota_us", "-1")
+        _write(self.cpu / "cpu.cfs_period_us", str(period))
+        _write(self.cpu / "cpu.cfs_quota_us", str(-1 if share is None else quota))
 
     def set_memory(self, nbytes: int | None) -> None:
         """The memory beyond which the kernel kills its process; None: no limit."""
@@ -197,12 +195,6 @@ def join_groups(files: Iterable[str]) -> None:
     """Move this process into groups."""
     for file in files:
         _write(Path(file), "0")
-
-
-def write_all(writes: Iterable[Sequence[str]]) -> None:
-    """Write texts into files, one after the other."""
-    for path, text in writes:
-        _write(Path(path), text)
 
 
 def _write(path: Path, text: str) -> None:

@@ -34,36 +34,48 @@ class DeviceLimits:
     seconds_per_sample: float = 0.0
 
 
-def device_limits(devices: DeviceSource, clients: int, *, cores: float = 1.0) -> list[DeviceLimits]:
-    """The limits of each client, as the fleet's own source says them of a first task: one draw for the whole run.
+class FleetLimits:
+    """The limits of all clients of a fleet, turn by turn: what varies from trip to trip in the simulation varies here too.
 
     The fastest processor of the fleet gets `cores` of this machine, and each other one its part of that by the seconds that a
     sample takes. A trip's latency is shared by the two directions.
     """
-    everyone, first = np.arange(clients), np.zeros(clients, np.int64)
-    none, ones = np.zeros(clients), np.ones(clients)
 
-    def stage(name: str, cost: Cost) -> Floats:
-        return np.broadcast_to(stages_of(devices, everyone, cost, 0.0, first).get(name, none), clients)
+    def __init__(self, devices: DeviceSource, clients: int, *, cores: float = 1.0) -> None:
+        self._devices, self._cores = devices, cores
+        everyone = np.arange(clients)
+        self._memory_mb = _memory_mb(devices, everyone)
+        seconds = self._stage("compute", Cost(np.ones(clients), np.zeros(clients), np.zeros(clients)), everyone, 0)
+        self._fastest = min((float(s) for s in seconds / TRAINING_PASSES if 0 < s < math.inf), default=0.0)
+        self.first = self.at(everyone, 0)
+        # Most fleets have the same limits at every turn.
+        self.constant = self.first == self.at(everyone, 1) == self.at(everyone, 2)
 
-    down = stage("download", Cost(none, _BYTES * ones, none))
-    up = stage("upload", Cost(none, none, _BYTES * ones))
-    seconds = stage("compute", Cost(ones, none, none)) / TRAINING_PASSES
-    latency = stage("latency", Cost(none, none, none))
-    memory = _memory_mb(devices, everyone)
-    fastest = min((float(s) for s in seconds if 0 < s < math.inf), default=0.0)
-    return [
-        DeviceLimits(
-            kind=str(devices.kinds[c]),
-            cpu_share=_cpu_share(float(seconds[c]), fastest, cores),
-            memory_mb=float(memory[c]) if math.isfinite(memory[c]) else None,
-            down=_rate(float(down[c])),
-            up=_rate(float(up[c])),
-            delay=0.5 * float(latency[c]) if math.isfinite(latency[c]) else 0.0,
-            seconds_per_sample=float(seconds[c]),
-        )
-        for c in range(clients)
-    ]
+    def at(self, clients: Ints, turn: int) -> list[DeviceLimits]:
+        """The limits of these clients in their turn of this number, as the fleet's own source says them of a task."""
+        none, ones = np.zeros(len(clients)), np.ones(len(clients))
+        down = self._stage("download", Cost(none, _BYTES * ones, none), clients, turn)
+        up = self._stage("upload", Cost(none, none, _BYTES * ones), clients, turn)
+        seconds = self._stage("compute", Cost(ones, none, none), clients, turn) / TRAINING_PASSES
+        latency = self._stage("latency", Cost(none, none, none), clients, turn)
+        memory = self._memory_mb[clients]
+        return [
+            DeviceLimits(
+                kind=str(self._devices.kinds[int(client)]),
+                cpu_share=_cpu_share(float(seconds[i]), self._fastest, self._cores),
+                memory_mb=float(memory[i]) if math.isfinite(memory[i]) else None,
+                down=_rate(float(down[i])),
+                up=_rate(float(up[i])),
+                delay=0.5 * float(latency[i]) if math.isfinite(latency[i]) else 0.0,
+                seconds_per_sample=float(seconds[i]),
+            )
+            for i, client in enumerate(clients)
+        ]
+
+    def _stage(self, name: str, cost: Cost, clients: Ints, turn: int) -> Floats:
+        tasks = np.full(len(clients), turn, np.int64)
+        none = np.zeros(len(clients))
+        return np.broadcast_to(stages_of(self._devices, clients, cost, 0.0, tasks).get(name, none), len(clients))
 
 
 def _memory_mb(devices: DeviceSource, clients: Ints) -> Floats:

@@ -17,7 +17,7 @@ from fedfleet.network.device.client_loop import Device, DeviceOptions
 from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.device.server_calls import Connection
 from fedfleet.network.device.work_observer import ReportEnd
-from fedfleet.network.pool.cgroups import join_groups, write_all
+from fedfleet.network.pool.cgroups import join_groups
 from fedfleet.network.pool.template import Emit, Message
 from fedfleet.network.protocol import fleet_pb2 as pb
 
@@ -91,7 +91,6 @@ class TurnRecorder:
         with self._turn:
             began, before = time.monotonic(), own_memory()
             self._emit({"event": "turn", "client": self._client["client"], "task": work.task})
-            write_all(self._client["share"])
             reset_peak()
             try:
                 with memory_cap(self._client["memory_mb"]):

@@ -1,4 +1,4 @@
-"""What this machine can emulate, and how truly: each limit is put on a process or a link of its own and measured for about a second."""
+"""What this machine can emulate, and how truly: each limit is put on a process or a link and measured for about a second."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from fedfleet.core.errors import RunFailed
 from fedfleet.executors.child_process import Child, package_env
 from fedfleet.network.pool.cgroups import DeviceGroup, PoolGroups, make_device_group, make_groups
+from fedfleet.network.pool.link import CREDIT_SECONDS
 from fedfleet.network.pool.processes import cpu_clock, pool_name, recorded_pool
 
 SHARES = (0.25, 0.05)  # of a core, which are tried
@@ -43,7 +45,7 @@ _GREEDY = f"import sys; sys.stdin.readline(); x = bytearray({4 * _CAP_MB} << 20)
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One limit: how it is kept, what was wanted and measured (None: it only works or not), and why it does not work ("": it does)."""
+    """One limit: how it is kept, what was wanted and measured (None: it works or not), and why it does not work ("": it does)."""
 
     limit: str
     how: str
@@ -97,6 +99,10 @@ def _used_share(pid: int, seconds: float = _SECONDS) -> float:
     return (time.clock_gettime(clock) - before) / (time.monotonic() - began)
 
 
+def _is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T"
+
+
 def _cpu_by_groups(groups: PoolGroups, group: DeviceGroup) -> list[Capability]:
     how = f"control group, version {1 if groups.cpu is None else groups.cpu.version}"
     if group.cpu is None:
@@ -118,7 +124,9 @@ def _cpu_by_signals() -> list[Capability]:
         how = "budget, kept by signals"
         with _process(_BUSY) as busy, Child("fedfleet.network.pool.cpu_controller") as controller:
             controller.tell({"device": 0, "pid": busy.pid, "share": share})
-            time.sleep(0.3)  # for the controller to start, and for what was saved up
+            deadline = time.monotonic() + _WAIT
+            while not _is_stopped(busy.pid) and time.monotonic() < deadline:
+                time.sleep(0.005)
             return Capability("cpu", how, share, _used_share(busy.pid), "of a core")
 
     return [_tried(lambda share=share: at(share), "cpu", "budget, kept by signals") for share in SHARES]
@@ -165,9 +173,7 @@ def _kernel_memory(groups: PoolGroups, group: DeviceGroup) -> Capability:
             (folder / "cgroup.procs").write_text(str(process.pid), encoding="ascii")
             process.communicate(b"\n", timeout=_WAIT)
         known = process.returncode == -9 and group.oom_kills() > before
-        return Capability(
-            "memory", how, reason="" if known else "the kernel did not end, or did not count, a process over its limit"
-        )
+        return Capability("memory", how, reason="" if known else "the kernel did not end and count a process over its limit")
 
     return _tried(greedy, "memory", how)
 
@@ -186,8 +192,9 @@ def _network() -> list[Capability]:
                 with socket.create_connection(("127.0.0.1", port), timeout=_WAIT) as line:
                     trips = [_round_trip(line, 1) for _ in range(_PINGS)]
                     delay = statistics.median(trips) / 2
+                    credit = int(_RATE * CREDIT_SECONDS)  # passes at once
                     nbytes = int(_RATE * _SECONDS)
-                    rate = nbytes / (_round_trip(line, nbytes) - 2 * _DELAY)
+                    rate = nbytes / (_round_trip(line, nbytes + credit) - 2 * _DELAY)
     except _ERRORS as error:
         return [Capability("network", how, reason=f"the relay did not work ({error})")]
     return [
@@ -228,6 +235,4 @@ def _tried(attempt: Callable[[], Capability], limit: str, how: str) -> Capabilit
 def load_warning() -> str:
     """What to say if other programs use the processors, since they disturb what is measured; empty if they do not."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    return (
-        f"other programs use this machine (load {load:.1f} on {cores} cores), which disturbs what is measured" if load > 0.5 else ""
-    )
+    return f"other programs use this machine (load {load:.1f} on {cores} cores) and disturb these figures" if load > 0.5 else ""

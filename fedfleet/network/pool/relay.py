@@ -102,6 +102,11 @@ class ClientRelay:
             for writer in self._writers:
                 writer.transport.abort()
 
+    def set_link(self, up: float | None, down: float | None, delay: float) -> None:
+        """Other speeds and another delay, from now on."""
+        self.up.rate, self.down.rate = up, down
+        self.up.delay = self.down.delay = delay
+
     def _count_up(self, nbytes: int) -> None:
         self.bytes_up += nbytes
 
@@ -169,6 +174,8 @@ async def _run() -> None:
         command = json.loads(line)
         if "online" in command:
             relays[command["client"]].set_online(command["online"])
+        elif "client" in command:
+            relays[command["client"]].set_link(command["up"], command["down"], command["delay"])
         else:
             _answer({"bytes": [[relay.bytes_up, relay.bytes_down] for relay in relays]})
     # The pool is done; what is still open belongs to devices that end too.

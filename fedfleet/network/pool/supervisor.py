@@ -9,16 +9,18 @@ import json
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
+
+import numpy as np
 
 from fedfleet.core.errors import RunFailed
 from fedfleet.executors.child_process import Child
 from fedfleet.network.pool.availability import Availability
 from fedfleet.network.pool.cgroups import DeviceGroup, PoolGroups, make_device_group
-from fedfleet.network.pool.device_limits import DeviceLimits
+from fedfleet.network.pool.device_limits import DeviceLimits, FleetLimits
 from fedfleet.network.pool.emulated_device import FINISHED, GAVE_UP
 from fedfleet.network.pool.pool_journal import PoolJournal, Row
 from fedfleet.network.pool.restart_rule import RestartRule, Restarts
@@ -45,7 +47,7 @@ class PoolPlan:
     folder: Path
     server: tuple[str, int]
     allocation: Sequence[Sequence[int]]
-    limits: Sequence[DeviceLimits]
+    limits: FleetLimits
     rule: RestartRule = field(default_factory=RestartRule)
 
 
@@ -80,6 +82,8 @@ class Pool:
         self.journal = PoolJournal(plan.folder / "pool.jsonl", len(plan.allocation), clock)
         self._slots = [_Slot(own, make_device_group(groups, d), Restarts(plan.rule)) for d, own in enumerate(plan.allocation)]
         self._offline = set[int]()
+        self._limits = list(plan.limits.first)
+        self._turns = [0] * len(self._limits)
         (plan.folder / "devices").mkdir(exist_ok=True)
         self._relay = Child("fedfleet.network.pool.relay", relay_order(plan))
         self._ports: list[int] = self._relay.answer(_ANSWER)["ports"]
@@ -91,7 +95,7 @@ class Pool:
 
     def run(self, server: ServerProcess, availability: Availability) -> int:
         """Emulate until the server ends; its exit code."""
-        self.journal.write("pool", devices=len(self._slots), clients=len(self.plan.limits))
+        self.journal.write("pool", devices=len(self._slots), clients=len(self._limits))
         next_look = self._clock()
         while (code := server.poll()) is None:
             now = self._clock()
@@ -136,9 +140,12 @@ class Pool:
             case "ended":
                 self._ended(device, message, ending=ending)
             case "turn":
-                self._slot_share(device, message["client"])
+                if len(self._slots[device].clients) > 1 or not self.plan.limits.constant:
+                    self._set_share(device, message["client"])
             case _:
                 self.journal.write(event, device=device, **message)
+                if event == "delivered":
+                    self._end_turn(message["client"])
 
     # ---- life and death -------------------------------------------------------------------------------------------
 
@@ -160,17 +167,15 @@ class Pool:
                     "client": client,
                     "server": f"127.0.0.1:{self._ports[client]}",
                     "store": str(folder / f"c{client}"),
-                    "memory_mb": self.plan.limits[client].memory_mb,
-                    "share": slot.group.share_writes(self.plan.limits[client].cpu_share) if len(slot.clients) > 1 else [],
+                    "memory_mb": self._limits[client].memory_mb,
                 }
                 for client in slot.clients
             ],
         }
 
     def _set_kernel_limits(self, slot: _Slot) -> None:
-        first = self.plan.limits[slot.clients[0]]
-        slot.group.set_share(first.cpu_share)
-        memory = [self.plan.limits[client].memory_mb for client in slot.clients]
+        slot.group.set_share(self._limits[slot.clients[0]].cpu_share)
+        memory = [self._limits[client].memory_mb for client in slot.clients]
         if all(mb is not None for mb in memory):
             slot.group.set_memory(int((max(mb or 0.0 for mb in memory) + _SPARE_MB) * (1 << 20)))
         slot.oom_kills = slot.group.oom_kills()
@@ -180,16 +185,30 @@ class Pool:
         slot.pid, slot.began, slot.frozen = pid, self._clock(), False
         record.starts += 1
         record.state = "running"
-        share = self.plan.limits[slot.clients[0]].cpu_share if slot.group.cpu is None else None
+        share = self._limits[slot.clients[0]].cpu_share if slot.group.cpu is None else None
         self._controller.tell({"device": device, "pid": pid, "share": share})
         self.journal.write("started", device=device, pid=pid, clients=list(slot.clients))
         if self._offline.issuperset(slot.clients):
             self._freeze(device, slot, frozen=True)
 
-    def _slot_share(self, device: int, client: int) -> None:
-        slot = self._slots[device]
-        if slot.group.cpu is None and len(slot.clients) > 1:
-            self._controller.tell({"device": device, "share": self.plan.limits[client].cpu_share})
+    def _set_share(self, device: int, client: int) -> None:
+        """The share of the client whose turn it is."""
+        slot, share = self._slots[device], self._limits[client].cpu_share
+        if slot.group.cpu is None:
+            self._controller.tell({"device": device, "share": share})
+        else:
+            slot.group.set_share(share)
+
+    def _end_turn(self, client: int) -> None:
+        """The limits of a client's next turn: from the end of this one on, since the next one begins with its model."""
+        self._turns[client] += 1
+        if self.plan.limits.constant:
+            return
+        (limits,) = self.plan.limits.at(np.array([client]), self._turns[client])
+        if limits != self._limits[client]:
+            self._limits[client] = limits
+            self._relay.tell({"client": client, **link_of(limits)})
+            self.journal.write("limits", client=client, turn=self._turns[client], **asdict(limits))
 
     def _ended(self, device: int, message: Message, *, ending: bool) -> None:
         slot, record = self._slots[device], self.journal.devices[device]
@@ -268,8 +287,12 @@ class Pool:
 
 def relay_order(plan: PoolPlan) -> Message:
     """The first line to the relay: the server, and the link of each client."""
-    links = [{"up": limits.up, "down": limits.down, "delay": limits.delay} for limits in plan.limits]
-    return {"server": list(plan.server), "links": links}
+    return {"server": list(plan.server), "links": [link_of(limits) for limits in plan.limits.first]}
+
+
+def link_of(limits: DeviceLimits) -> Message:
+    """What the relay is told of the link of a client."""
+    return {"up": limits.up, "down": limits.down, "delay": limits.delay}
 
 
 def exit_reason(code: int, oom_kills: int) -> str:

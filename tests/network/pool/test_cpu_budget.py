@@ -1,4 +1,4 @@
-"""The law of a budget: with any load, a process uses its share of the time, what it saved up, and what it used between two looks."""
+"""The law of a budget: a process uses its share of the time, what it saved up, and what it used between two looks, no more."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ shares = st.floats(0.02, 1.0)
 
 
 def simulate(share, steps):
-    """A process with so much to do in each step, which uses a core while it may run; the time, what it used, when it was stopped."""
+    """A process with so much to do in each step, which uses a core while it may run: the time, what it used, whether it may run."""
     budget, now, used, running, wanted = CpuBudget(share, 0.0, 0.0), 0.0, 0.0, True, 0.0
     history = []
     for seconds, load in steps:

@@ -6,11 +6,17 @@ import pytest
 from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.records import Cost
 from fedfleet.core.rng import client_keys
-from fedfleet.network.pool.device_limits import LEAST_SHARE, device_limits
+from fedfleet.network.pool.device_limits import LEAST_SHARE, FleetLimits
 from fedfleet.world.devices import homogeneous, spread
 from fedfleet.world.samplers.pool72 import DELAYS_MS, KBPS, MEMORY_MB, pool72
 
 CLIENTS = 200
+
+
+def device_limits(devices, clients, *, cores=1.0):
+    return FleetLimits(devices, clients, cores=cores).first
+
+
 FLEETS = {
     "homogeneous": homogeneous(mbps=10.0),
     "spread": spread(link=1.0, compute=0.7, jitter=0.2),
@@ -25,9 +31,7 @@ def test_a_transfer_takes_as_long_as_in_the_simulation(name):
     limits = device_limits(source, CLIENTS)
     cost = Cost(np.full(CLIENTS, 7.0), np.full(CLIENTS, 3e6), np.full(CLIENTS, 2e6))
     simulated = source.seconds(np.arange(CLIENTS), cost, 0.0, np.zeros(CLIENTS, np.int64))
-    emulated = [
-        2.0 * one.delay + 3e6 / one.down + 2e6 / one.up + 7.0 * TRAINING_PASSES * one.seconds_per_sample for one in limits
-    ]
+    emulated = [2.0 * one.delay + 3e6 / one.down + 2e6 / one.up + 7.0 * TRAINING_PASSES * one.seconds_per_sample for one in limits]
     np.testing.assert_allclose(emulated, simulated, rtol=1e-9)
 
 
@@ -58,3 +62,12 @@ def test_devices_that_take_no_time_have_no_share_and_very_slow_ones_the_least():
 
 def test_the_same_seed_gives_the_same_limits():
     assert device_limits(FLEETS["spread"](client_keys(9), 1), 9) == device_limits(FLEETS["spread"](client_keys(9), 1), 9)
+
+
+def test_what_varies_from_trip_to_trip_varies_from_turn_to_turn():
+    varying = FleetLimits(FLEETS["pool72 by trips"](client_keys(9), 1), 9)
+    assert not varying.constant
+    everyone = np.arange(9)
+    assert varying.at(everyone, 5) == varying.at(everyone, 5) != varying.at(everyone, 6)
+    assert varying.at(everyone[[4]], 5) == [varying.at(everyone, 5)[4]]
+    assert FleetLimits(FLEETS["homogeneous"](client_keys(9), 1), 9).constant

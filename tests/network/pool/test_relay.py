@@ -113,6 +113,14 @@ def test_real_sockets_pass_bytes_both_ways_and_are_counted():
     asyncio.run(talk())
 
 
+async def is_cut(reader):
+    """Whether a connection ends, by an error or without one."""
+    try:
+        return await asyncio.wait_for(reader.read(1), 60) == b""
+    except ConnectionError:
+        return True
+
+
 def test_a_cut_link_loses_its_connections_and_takes_none_until_it_is_mended():
     async def talk():
         server, address = await echo_server()
@@ -130,9 +138,7 @@ def test_a_cut_link_loses_its_connections_and_takes_none_until_it_is_mended():
         good, reader, writer = await answered()
         assert good
         relay.set_online(False)
-        with pytest.raises(ConnectionError):
-            if await asyncio.wait_for(reader.read(1), 60) == b"":
-                raise ConnectionError
+        assert await is_cut(reader)
         assert not (await answered())[0]
         relay.set_online(True)
         assert (await answered())[0]
@@ -150,9 +156,7 @@ def test_a_server_that_is_not_there_ends_the_connection():
         relay = ClientRelay(address, Link(), Link())
         await relay.listen()
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-        with pytest.raises(ConnectionError):
-            if await asyncio.wait_for(reader.read(1), 60) == b"":
-                raise ConnectionError
+        assert await is_cut(reader)
         writer.close()
 
     asyncio.run(talk())
