@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedfleet.network.pool.cpu_budget import CpuBudget
-from fedfleet.network.pool.processes import cpu_clock, die_with_parent, leave_group, parent_of_start
+from fedfleet.network.pool.processes import cpu_clock, die_with_parent, leave_group, parent_of_start, raise_priority
 
 TICK = 0.004  # seconds between two looks while somebody has a budget
 
@@ -100,6 +100,7 @@ def main() -> None:
     """Be the controller of a pool: commands come as lines of JSON, until there are no more."""
     leave_group()
     die_with_parent(parent_of_start())
+    raise_priority()
     controller, rest = Controller(), b""
     while True:
         ready, _, _ = select.select([0], [], [], TICK if controller.ticking else None)

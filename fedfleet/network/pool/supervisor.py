@@ -26,7 +26,7 @@ from fedfleet.network.pool.pool_journal import PoolJournal, Row
 from fedfleet.network.pool.restart_rule import RestartRule, Restarts
 
 Message = dict[str, Any]
-LOOK_SECONDS = 0.5  # between two looks at states and at the server
+LOOK_SECONDS = 0.2  # between two looks at states and at the server
 _FAREWELL = 15.0  # seconds for devices to end after their server
 _ANSWER = 60.0
 _SPARE_MB = 64.0  # that the kernel's limit leaves beyond a device's own, which is to be met first
