@@ -77,6 +77,11 @@ def run_pool(spec: Spec, out: Path | None, options: PoolOptions) -> PoolResult:
     folder = out or Path("runs") / f"{spec.name}-pool-{spec.digest[:10]}"
     refuse_taken(folder, resume=False)
     config = client_configs(setup, local=True)(0, False)  # before anything starts: what cannot be served is refused here
+    refused = json.loads(config)["described"].get("refused")
+    if refused is not None:
+        raise BadInput(
+            f"the devices of a pool train with numpy, which cannot train this run: {refused}; change the method or model"
+        )
     make_parent(folder)
     with private_files():
         make_folder(folder)

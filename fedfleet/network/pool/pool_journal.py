@@ -24,7 +24,7 @@ class DeviceRecord:
     deaths: list[str] = field(default_factory=list[str])
     cpu_seconds: float = 0.0
     peak_rss_mb: float = 0.0
-    state: str = "down"
+    state: str = "not started"
 
 
 class PoolJournal:

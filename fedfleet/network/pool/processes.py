@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedfleet.network.pool.cgroups import remove_groups
-from fedfleet.store.files import write_atomically
 from fedfleet.store.lock import process_mark
 
 MARK = "FEDFLEET_POOL"  # in the environment of all processes of a pool
@@ -78,6 +77,8 @@ def pool_name() -> str:
 @contextmanager
 def recorded_pool(name: str, groups: Sequence[str] = ()) -> Iterator[None]:
     """Make this process a pool, whose name all processes carry that it starts. What is left of them at the end is ended."""
+    from fedfleet.store.files import write_atomically  # it loads numpy, which the relay and the controller do not need
+
     record = PoolRecord(name, os.getpid(), process_mark(os.getpid()) or "", tuple(groups))
     path = records_folder() / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -42,13 +42,17 @@ class ServerProcess(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """What a pool emulates: the clients of each device process, each client's limits, where the server is, and where files go."""
+    """What a pool emulates: the clients of each device process, each client's limits, where the server is, and where files go.
+
+    When the server has ended, devices get `farewell` seconds to hear that.
+    """
 
     folder: Path
     server: tuple[str, int]
     allocation: Sequence[Sequence[int]]
     limits: FleetLimits
     rule: RestartRule = field(default_factory=RestartRule)
+    farewell: float = _FAREWELL
 
 
 @dataclass(slots=True)
@@ -106,7 +110,7 @@ class Pool:
             if self._ready:
                 self._start_due(now)
             self._handle(min([next_look, *(s.start_at for s in self._slots if s.start_at is not None)]) - now)
-        deadline = self._clock() + _FAREWELL
+        deadline = self._clock() + self.plan.farewell
         for device, slot in enumerate(self._slots):
             slot.start_at = None
             if slot.pid and slot.frozen:  # it will not hear that the run is over

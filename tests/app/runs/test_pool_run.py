@@ -226,7 +226,8 @@ def test_a_pool_that_is_interrupted_stops_its_server_in_order(pool, number):
 def test_a_pool_ends_when_its_minutes_are_over(pool):
     emulated = pool(rounds=100_000).start("--minutes", "0.2")
     assert emulated.ended() == 0, emulated.said
-    assert emulated.report["tasks"]
+    assert "the time is up: stopping the server" in (emulated.folder / "said.txt").read_text()
+    assert emulated.report["seconds"] > 0.0
     assert emulated.left() == []
 
 
