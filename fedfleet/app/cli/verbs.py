@@ -107,6 +107,7 @@ VERBS: dict[str, Verb | Group] = {
         f"{_API}.access:certificate",
         options={"out": "--out DIR", "host": "--host NAME", "client": "--client NAME"},
     ),
+    "pool": Verb(f"{_API}.pool:pool", {"spec": "[SPEC]"}, {"out": "--out DIR"}),
     "stress": Verb(f"{_API}.stress:stress", options={"sweep": "--sweep N,N,.."}),
     "data": Verb(f"{_API}.parts:fetch_data", {"name": "[NAME]"}),
     "pretrain": Verb(f"{_API}.speed:pretrain", {"task": "TASK"}),
