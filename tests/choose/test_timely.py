@@ -13,7 +13,6 @@ from fedfleet.app.spec import resolve
 from fedfleet.choose.timely import SEES, passes, portions, timely, timely_interval
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.cost import cost_of, scale_cost
-from fedfleet.core.errors import BadInput
 from fedfleet.core.events import ModelCommitted, TasksDropped, TasksSent
 from fedfleet.core.parts import Draw
 from fedfleet.core.records import Roster

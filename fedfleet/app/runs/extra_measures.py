@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.runs.folder_seals import stored_measures
-from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
 from fedfleet.core.parts import Algorithm, Plan, Task
 from fedfleet.core.trees import Tree

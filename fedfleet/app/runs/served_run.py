@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
-from fedfleet.app.assemble.client_config import client_configs
+from fedfleet.app.assemble.client_config import client_configs, shard_bytes
 from fedfleet.app.assemble.serve_checks import check_serve, numpy_refusal, unused_settings
 from fedfleet.app.assemble.setup import pin_frozen_weights
 from fedfleet.app.runs.conditions import (
@@ -27,6 +27,8 @@ from fedfleet.app.runs.conditions import (
     write_conditions,
 )
 from fedfleet.app.runs.extra_measures import noise_source, noising_of, served_noise_source
+from fedfleet.app.runs.http_options import check_http
+from fedfleet.app.runs.join_url import browser_lines
 from fedfleet.app.runs.model_trust import has_model_code
 from fedfleet.app.runs.run_folder import (
     FinishedRun,
@@ -41,10 +43,11 @@ from fedfleet.app.runs.run_folder import (
     write_spec,
 )
 from fedfleet.app.spec import Spec
-from fedfleet.app.terminal.answers import say, warn
+from fedfleet.app.terminal.answers import say, show, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Selector
 from fedfleet.network.evaluation.evaluators import ProcessEvaluator
+from fedfleet.network.protocol.frames import split_address
 from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.enrolment_request import Terms
@@ -108,10 +111,14 @@ def serve_run(
     """
     if key is not None:
         load_private_key(key)
-    refuse_open(options.address, access.files is not None)
+    for address in filter(None, (options.address, options.http)):
+        refuse_open(address, access.files is not None)
+    check_http(options)
     setup = assemble(spec)
     options = checked_options(setup, options)
     reserve_port(options.address)[0].close()  # a server that cannot listen must not leave a folder behind
+    if options.http:
+        reserve_port(options.http, "--http")[0].close()
     folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
     if resume:
         refuse_absent(folder)
@@ -258,12 +265,12 @@ def _open_served(
 ) -> Iterator[ServedRun]:
     plan, spec = setup.plan, setup.spec
     key, shared = run_key(folder / "wire" / "run.key"), make_shared_folder()
-    host = options.address.rpartition(":")[0]
-    terms = Terms(plan.clients, open=access.open or is_loopback(host), evidence=_evidence(access))
+    local = all(is_loopback(split_address(a, any_port=True)[0]) for a in (options.address, options.http) if a)
+    terms = Terms(plan.clients, open=access.open or local, evidence=_evidence(access))
     registry = Registry(folder / "wire" / "devices.db", key, terms)
     form = conditions.stacked_form()
     facts = {"spec": pin_frozen_weights(spec.toml(), setup.task)} | ({"form": form.name, "threads": form.threads} if form else {})
-    config_of = client_configs(setup, local=is_loopback(host))
+    config_of = client_configs(setup, local=local)
     try:
         yield ServedRun(
             plan,
@@ -279,6 +286,7 @@ def _open_served(
             setup.task.frozen,
             kind=setup.task.dataset.kind,
             label_shape=setup.task.dataset.y.shape[1:],
+            shard=lambda c: b"" if registry.has_own_data(c) else shard_bytes(setup, c),
         )
     finally:
         registry.close()
@@ -307,8 +315,8 @@ def _greeter(
     spec: Spec, least: int, options: ServeOptions, access: AccessOptions, folder: Path, command: Sequence[str]
 ) -> Callable[[ServerLoop, ListeningServer], None]:
     def greet(server_loop: ServerLoop, listening: ListeningServer) -> None:
-        del server_loop
         address_record: dict[str, Any] = {"address": listening.address, "tls": access.files is not None}
+        address_record |= {"http": listening.http} if listening.http else {}
         address_record |= {"command": [*command], "folder": os.getcwd()} if command else {}
         write_atomically(
             folder / "wire" / "address", (json.dumps(address_record) + "\n").encode()
@@ -317,6 +325,13 @@ def _greeter(
         say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
         if least > options.devices:
             say(f"a round needs {least} devices at the same time, more than --devices {options.devices}: see pace.min_clients")
+        if listening.http:
+            say(
+                f"devices may call over HTTP too: fedfleet device --server http{'s' * (access.files is not None)}://{listening.http}"
+            )
+        if options.page:
+            is_open, clients = server_loop.served.registry.terms.open, spec.world["clients"]
+            show(browser_lines(folder, listening.http, access.files, is_open=is_open, clients=clients))
         if has_model_code(spec):
             say(
                 f"the model is your code, {spec.task['model']}; unless it is an nn.Sequential of PyTorch's own layers, devices get "

@@ -205,8 +205,8 @@ def few_devices_text(round: int, present: int, at_least: int, seconds: float) ->
     """
     connected = f"{present} {'is' if present == 1 else 'are'} connected"
     return (
-        f"round {round} has waited {seconds:.0f} s for {at_least} devices at the same time; {connected}, and --patience does not lower "
-        "this number: keep more connected, or, if devices come one after another, use --devices 1 and pace.use = "
+        f"round {round} has waited {seconds:.0f} s for {at_least} devices at the same time; {connected}, and --patience does not "
+        "lower this number: keep more connected, or, if devices come one after another, use --devices 1 and pace.use = "
         '"buffered" (or pace.min_clients = 1, pace.min_share = 0)'
     )
 

@@ -31,6 +31,7 @@ class ServedRun:
 
     `client_config(client)` is what a device is told of its own work; `frozen` are weights that are not trained; `on_events` gets
     all events. `kind` is that of the task, and `label_shape` that of one sample's label: they say what a score can be.
+    `shard(client)` has the samples that the spec deals to a client, for devices that cannot make them (empty: none).
     """
 
     plan: Plan
@@ -47,6 +48,7 @@ class ServedRun:
     on_events: Callable[[Sequence[Event]], None] | None = None
     kind: Kind = CLASSIFICATION
     label_shape: tuple[int, ...] = ()
+    shard: Callable[[int], bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
