@@ -16,7 +16,7 @@ from fedfleet.app.assemble.client_config import client_configs
 from fedfleet.app.assemble.serve_checks import numpy_refusal, rules_table, serve_refusal
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
-from fedfleet.core.events import ModelCommitted, ReportRejected, RoundFailed
+from fedfleet.core.events import Evaluated, ModelCommitted, ReportRejected, RoundFailed
 from fedfleet.store.noise_source import VARIABLE, NoiseSource
 from tests.network.in_process import serve_in_process
 from tests.network.served_specs import BASE, CLIENTS, alike, axes, pairs, singles, spec_of
@@ -129,3 +129,21 @@ def test_what_the_secret_is_needed_for_is_said(monkeypatch):
     refusal = serve_refusal(assemble(resolve(spec_of({"privacy": "gaussian"}))))
     assert refusal is not None and VARIABLE in refusal
     assert serve_refusal(assemble(resolve(dict(BASE)))) is None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("engine", ["torch", "numpy"])
+@pytest.mark.parametrize("algorithm", [name for name in axes()["algorithm"] if name != "centralized"])
+def test_devices_score_every_method_as_the_simulation_does(algorithm, engine, tmp_path):
+    """Each client's own score of the last model: its own layers, its tuning, its memory."""
+    spec = spec_of({"algorithm": algorithm})
+    setup = assemble(resolve(spec))
+    if engine == "numpy" and numpy_refusal(setup):
+        return
+    served = serve_in_process(setup, tmp_path, engine=engine, evaluate="both")
+    simulated = fedfleet.run({**spec, "run": {"execute": "numpy" if engine == "numpy" else "inline"}})
+    mine, theirs = (
+        [e.clients for e in run.events if isinstance(e, Evaluated) and e.clients is not None][-1] for run in (served, simulated)
+    )
+    for column in ("clients", "correct", "total"):
+        assert np.array_equal(getattr(mine, column), getattr(theirs, column)), column
