@@ -30,7 +30,7 @@ def test_every_rule_says_what_where_and_the_cure_in_one_sentence():
 def test_a_target_that_devices_cannot_report_is_refused():
     setup = made(task="diabetes_mlp", stop={"target": "rmse <= 40"})
     check_serve(setup, ServeOptions(devices=2, evaluate="server"))
-    with pytest.raises(BadInput, match="--evaluate devices: .*stop.target"):
+    with pytest.raises(BadInput, match=r"--evaluate devices: .*stop.target"):
         check_serve(setup, ServeOptions(devices=2, evaluate="devices"))
     score = replace(setup, plan=replace(setup.plan, stop=replace(setup.plan.stop, target="r2 >= 0.4")))
     check_serve(score, ServeOptions(devices=2, evaluate="devices"))
