@@ -30,9 +30,9 @@ from fedfleet.network.pool.availability import Availability
 from fedfleet.network.pool.cgroups import PoolGroups, make_groups
 from fedfleet.network.pool.client_allocation import allocate_clients
 from fedfleet.network.pool.device_limits import DeviceLimits, FleetLimits
+from fedfleet.network.pool.device_pool import Pool, PoolPlan
 from fedfleet.network.pool.processes import end_leftovers, pool_name, recorded_pool
 from fedfleet.network.pool.restart_rule import RestartRule
-from fedfleet.network.pool.supervisor import Pool, PoolPlan
 from fedfleet.network.protocol.frames import split_address
 from fedfleet.store.file_modes import private_files
 from fedfleet.store.files import write_atomically

@@ -14,9 +14,9 @@ from fedfleet.executors.child_process import Child
 from fedfleet.network.pool.availability import Changes
 from fedfleet.network.pool.cgroups import PoolGroups
 from fedfleet.network.pool.device_limits import FleetLimits
+from fedfleet.network.pool.device_pool import Pool, PoolPlan, relay_order
 from fedfleet.network.pool.processes import MARK, pool_processes
 from fedfleet.network.pool.restart_rule import RestartRule
-from fedfleet.network.pool.supervisor import Pool, PoolPlan, relay_order
 from fedfleet.world.devices import homogeneous
 
 # A template whose devices do what their number says: 0 works for ever, 1 always fails, 2 gives up, 3 finishes.
