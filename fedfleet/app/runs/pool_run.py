@@ -94,7 +94,7 @@ def run_pool(spec: Spec, out: Path | None, options: PoolOptions) -> PoolResult:
 
 def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, config: bytes) -> PoolResult:
     clients, world = setup.plan.clients, setup.world
-    limits = FleetLimits(world.devices, clients, cores=options.cores)
+    limits = FleetLimits(world.devices, clients, cores=options.cores, faults=world.faults)
     allocation = allocate_clients(clients, min(options.devices or clients, clients), setup.plan.seed)
     warnings = pool_warnings(setup, limits.first, allocation)
     for warning in warnings:
@@ -229,8 +229,8 @@ def pool_warnings(setup: Setup, limits: Sequence[DeviceLimits], allocation: Sequ
     faults = setup.world.faults
     if faults is not None:
         result.append(
-            "of the faults, the pool emulates clients that are down (crashes, outages); slow, lost, late and repeated reports "
-            "happen in simulations only"
+            "of the faults, the pool emulates slow clients and clients that are down (crashes, outages); lost, late and repeated "
+            "reports, if the spec has any, happen in simulations only"
         )
     if len(allocation) < len(limits):
         result.append(f"{len(limits)} clients take turns on {len(allocation)} processes: a client may wait for another's turn")
