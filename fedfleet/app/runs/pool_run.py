@@ -109,6 +109,7 @@ def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, c
     with _server(spec_path, folder, clients, options) as server:
         address = _await_address(server, folder)
         say(f"the server listens on {address}; {len(allocation)} device processes play {clients} clients")
+        say(f"watch it with: fedfleet status {address}")
         plan = PoolPlan(folder, split_address(address), allocation, limits, options.rule)
         with (folder / "template.log").open("ab") as log:
 
@@ -244,6 +245,7 @@ def _report(
     samples = setup.world.data.sizes(0)
     return {
         "format": FORMAT,
+        "began": round(time.time() - pool.journal.seconds, 3),
         "seconds": round(pool.journal.seconds, 3),
         "server_exit_code": code,
         "emulation": emulation(groups),

@@ -104,6 +104,7 @@ class Pool:
         while (code := server.poll()) is None:
             now = self._clock()
             if now >= next_look:
+                self._check_helpers()
                 if not availability.constant:
                     self._follow(availability)
                 next_look = now + LOOK_SECONDS
@@ -119,6 +120,13 @@ class Pool:
             self._handle(LOOK_SECONDS, ending=True)
         self.journal.write("server ended", code=code)
         return code
+
+    def _check_helpers(self) -> None:
+        for helper in (self._relay, self._controller):
+            if not helper.running:
+                raise RunFailed(
+                    f"the {helper.name} of the pool ended ({helper.exit_text()}), so its devices have no limits any more"
+                )
 
     def _handle(self, seconds: float, *, ending: bool = False) -> None:
         """The next line, if one comes in that time."""
@@ -146,6 +154,9 @@ class Pool:
             case "turn":
                 if len(self._slots[device].clients) > 1 or not self.plan.limits.constant:
                     self._set_share(device, message["client"])
+            case "task":
+                limits = self._limits[message["client"]]
+                self.journal.write(event, device=device, cpu_share=limits.cpu_share, **link_of(limits), **message)
             case _:
                 self.journal.write(event, device=device, **message)
                 if event == "delivered":
