@@ -26,7 +26,7 @@ from fedfleet.app.spec import load_spec
 from tests.app.specs import TINY, written
 from tests.mutations.commands import Case, make_case
 
-LIMIT, GRACE = 5.0, 10.0  # seconds for a case, and for its answer to an interrupt
+LIMIT, GRACE = 5.0, 60.0  # seconds for a case, and for its answer to an interrupt
 MEMORY = 16 << 30  # of addresses, of which PyTorch takes a good part
 WAITING = "; trying for 30 s"  # how the word of a device ends that goes on asking a server which does not answer
 
@@ -57,7 +57,7 @@ def alarm(limit: float) -> Iterator[None]:
 
     def interrupt(*_: object) -> None:
         faulthandler.dump_traceback_later(GRACE, exit=True, file=sys.__stderr__)
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)  # as a terminal does, so that the command's own handler is tried
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, limit)
@@ -103,7 +103,7 @@ def called_apart(case: Case, folder: Path, limit: float = 60.0) -> Answer:
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
         try:
-            out, err = process.communicate(timeout=30.0)
+            out, err = process.communicate(timeout=GRACE)
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()

@@ -62,14 +62,14 @@ class Fleet:
         """Start the server."""
         self.place.serve_spec(self.spec, *words, resume=resume)
 
-    def start(self, *clients: int) -> subprocess.Popen[bytes]:
-        """Start one process that is all of these devices, each with a store of its own."""
+    def start(self, *clients: int, server: str = "") -> subprocess.Popen[bytes]:
+        """Start one process that is all of these devices, each with a store of its own; they call here, or at this server."""
         store = self.place.folder / "stores"
         command = [
             sys.executable,
             "-m",
             "tests.network.devices",
-            self.place.address,
+            server or self.place.address,
             str(store),
             *map(str, clients),
         ]

@@ -16,7 +16,7 @@ from fedfleet.core.trees import Tree
 from fedfleet.measure.accuracy import MOST_CLASSES, class_results, confusion_matrix
 from fedfleet.measure.privacy import privacy_loss, require_accountant
 from fedfleet.measure.task_results import fit_results, label_results, token_results
-from fedfleet.store.noise_source import SECRET, SEED, SEEDED, VARIABLE, NoiseSource, key_for, new_source, secret_file
+from fedfleet.store.noise_source import DEVICES, SECRET, SEED, SEEDED, VARIABLE, NoiseSource, key_for, new_source, secret_file
 
 STUDY_WARNING = (
     "the noise of this run comes from its seed, which everyone who has the spec knows: it is a study of privacy and protects "
@@ -35,6 +35,12 @@ def noise_source(algorithm: Algorithm) -> dict[str, str]:
         return {}
     require_accountant()
     return {"from": SEED} if algorithm.fold.noise is None else new_source()
+
+
+def served_noise_source(source: Mapping[str, str], algorithm: Algorithm) -> dict[str, str]:
+    """The same for a served run: noise that clients add comes from the devices, and nobody else knows it."""
+    local = algorithm.private is not None and algorithm.private.mechanism == "local"
+    return {"from": DEVICES} if local else dict(source)
 
 
 def noising_of(source: Mapping[str, str], folder: Path) -> NoiseSource:

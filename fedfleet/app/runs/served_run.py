@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
-from fedfleet.app.assemble.client_config import client_configs
+from fedfleet.app.assemble.client_config import client_configs, shard_bytes
 from fedfleet.app.assemble.setup import pin_frozen_weights
 from fedfleet.app.runs.conditions import (
     Conditions,
@@ -25,7 +25,9 @@ from fedfleet.app.runs.conditions import (
     with_bounds,
     write_conditions,
 )
-from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret
+from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret, served_noise_source
+from fedfleet.app.runs.http_options import check_http
+from fedfleet.app.runs.join_url import browser_lines
 from fedfleet.app.runs.model_trust import has_model_code
 from fedfleet.app.runs.run_folder import (
     FinishedRun,
@@ -40,10 +42,11 @@ from fedfleet.app.runs.run_folder import (
     write_spec,
 )
 from fedfleet.app.spec import Spec, resolve
-from fedfleet.app.terminal.answers import say, warn
+from fedfleet.app.terminal.answers import say, show, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Selector
 from fedfleet.network.evaluation.evaluators import ProcessEvaluator
+from fedfleet.network.protocol.frames import split_address
 from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.enrolment_request import Terms
@@ -60,6 +63,7 @@ from fedfleet.store.file_modes import private_files
 from fedfleet.store.files import write_atomically
 from fedfleet.store.journal import Journal
 from fedfleet.store.lock import hold_lock
+from fedfleet.store.row_text import evaluated_by_devices
 from fedfleet.store.seals import SEAL, identity, kind_of
 from fedfleet.store.signatures import load_private_key
 
@@ -120,7 +124,9 @@ def serve_run(
     """
     if key is not None:
         load_private_key(key)
-    refuse_open(options.address, access.files is not None)
+    for address in filter(None, (options.address, options.http)):
+        refuse_open(address, access.files is not None)
+    check_http(options)
     setup = assemble(spec)
     if options.evaluate not in ("server", "devices", "both"):
         raise BadInput(f"--evaluate: {options.evaluate!r} is not known; give server, devices or both")
@@ -131,6 +137,8 @@ def serve_run(
     require_secret(setup.plan.algorithm)
     noise_source(setup.plan.algorithm)
     reserve_port(options.address)[0].close()  # a server that cannot listen must not leave a folder behind
+    if options.http:
+        reserve_port(options.http, "--http")[0].close()
     folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
     if resume:
         refuse_absent(folder)
@@ -153,7 +161,9 @@ def serve_run(
                 return _serve_and_finish(with_bounds(setup, stored), folder, options, access, key, stored, command)
             refuse_taken(folder, resume=resume)
             write_spec(spec, folder)
-            conditions = replace(local_conditions(setup), bounded=needs_bounds(setup.plan.choose, options))
+            known = local_conditions(setup)
+            noise = served_noise_source(known.noise, setup.plan.algorithm)
+            conditions = replace(known, bounded=needs_bounds(setup.plan.choose, options), noise=noise)
             write_conditions(folder, conditions)
             return _serve_and_finish(with_bounds(setup, conditions), folder, options, access, key, conditions, command)
 
@@ -190,7 +200,7 @@ def _serve_and_finish(
                 options,
                 recovery=recovery,
                 tls=_tls(access),
-                on_listening=_greeter(setup.spec, options, access, folder, command),
+                on_listening=_greeter(setup.spec, setup.plan.pace.least, options, access, folder, command),
             )
             own = np.flatnonzero(served.registry.declared.own[: setup.plan.clients])
         journal.flush()
@@ -199,12 +209,14 @@ def _serve_and_finish(
     finally:
         journal.close()
     seconds = time.perf_counter() - start
-    add_note = partial(with_note_on_scores, own=len(own) if options.evaluate == "server" else 0)
+    by_devices = final_state.book.version in evaluated_by_devices(journals.remarks_of(folder / "run.db"))
+    add_note = partial(with_note_on_scores, own=0 if by_devices else len(own))
     return complete_run(setup, folder, journal_end, params, seconds, add_measures=add_note, key=key, noise=conditions.noise)
 
 
 def with_note_on_scores(measures: dict[str, Any], *, own: int) -> dict[str, Any]:
-    """The measures, with a warning that scores of clients are of other people than those of the `own` devices that brought samples.
+    """The measures, with a warning where scores of clients are of other people than the `own` devices that brought samples: of the
+    last model no device was there to evaluate.
 
     >>> with_note_on_scores({"warnings": [], "accuracy_clients": 0.9}, own=3)["warnings"][0].partition(":")[0]
     '3 devices enrolled with samples of their own, and the server has none of these'
@@ -215,9 +227,9 @@ def with_note_on_scores(measures: dict[str, Any], *, own: int) -> dict[str, Any]
         return measures
     devices = f"{own:,} device{'s' if own > 1 else ''} enrolled with samples of {'their' if own > 1 else 'its'} own"
     note = (
-        f"{devices}, and the server has none of these: all figures by client (scores of clients, of clients that never took part, "
-        "who was asked) are of the people in the server's own table; for scores of the devices, serve with --evaluate devices or "
-        "--evaluate both"
+        f"{devices}, and the server has none of these: no device evaluated the last model, so scores of clients are of the people in "
+        "the server's own table; for scores of the devices, keep devices connected until the run ends, and give them time with "
+        "--evaluate-seconds"
     )
     return {**measures, "warnings": [*measures["warnings"], note]}
 
@@ -246,12 +258,12 @@ def _open_served(
 ) -> Iterator[ServedRun]:
     plan, spec = setup.plan, setup.spec
     key, shared = run_key(folder / "wire" / "run.key"), make_shared_folder()
-    host = options.address.rpartition(":")[0]
-    terms = Terms(plan.clients, open=access.open or is_loopback(host), evidence=_evidence(access))
+    local = all(is_loopback(split_address(a, any_port=True)[0]) for a in (options.address, options.http) if a)
+    terms = Terms(plan.clients, open=access.open or local, evidence=_evidence(access))
     registry = Registry(folder / "wire" / "devices.db", key, terms)
     form = conditions.stacked_form()
     facts = {"spec": pin_frozen_weights(spec.toml(), setup.task)} | ({"form": form.name, "threads": form.threads} if form else {})
-    config_of = client_configs(setup, local=is_loopback(host))
+    config_of = client_configs(setup, local=local)
     try:
         yield ServedRun(
             plan,
@@ -265,6 +277,9 @@ def _open_served(
             spec.name,
             noising_of(conditions.noise, folder),
             setup.task.frozen,
+            kind=setup.task.dataset.kind,
+            label_shape=setup.task.dataset.y.shape[1:],
+            shard=lambda c: b"" if registry.has_own_data(c) else shard_bytes(setup, c),
         )
     finally:
         registry.close()
@@ -290,17 +305,28 @@ def _tls(access: AccessOptions) -> dict[str, str]:
 
 
 def _greeter(
-    spec: Spec, options: ServeOptions, access: AccessOptions, folder: Path, command: Sequence[str]
+    spec: Spec, least: int, options: ServeOptions, access: AccessOptions, folder: Path, command: Sequence[str]
 ) -> Callable[[ServerLoop, ListeningServer], None]:
     def greet(server_loop: ServerLoop, listening: ListeningServer) -> None:
-        del server_loop
         address_record: dict[str, Any] = {"address": listening.address, "tls": access.files is not None}
+        address_record |= {"http": listening.http} if listening.http else {}
         address_record |= {"command": [*command], "folder": os.getcwd()} if command else {}
         write_atomically(
             folder / "wire" / "address", (json.dumps(address_record) + "\n").encode()
         )  # for whoever watches the folder
         security = "with TLS" if access.files is not None else "on this machine only, without TLS"
         say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
+        if least > options.devices:
+            say(
+                f"a round needs {least} devices at the same time, more than --devices {options.devices}; pace.min_clients lowers this"
+            )
+        if listening.http:
+            say(
+                f"devices may call over HTTP too: fedfleet device --server http{'s' * (access.files is not None)}://{listening.http}"
+            )
+        if options.page:
+            is_open, clients = server_loop.served.registry.terms.open, spec.world["clients"]
+            show(browser_lines(folder, listening.http, access.files, is_open=is_open, clients=clients))
         if has_model_code(spec):
             say(
                 f"the model is your code, {spec.task['model']}; unless it is an nn.Sequential of PyTorch's own layers, devices get "

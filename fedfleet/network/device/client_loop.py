@@ -18,11 +18,11 @@ from fedfleet.network.device.call_errors import UnknownDevice
 from fedfleet.network.device.caps import Caps, budget_reason
 from fedfleet.network.device.device_store import DeviceStore, Identity, WaitingReport
 from fedfleet.network.device.retries import FAILURES, RetryPolicy, bounded_seconds, call_with_retries
-from fedfleet.network.device.server_calls import Connection
+from fedfleet.network.device.server_line import ServerLine, split_server
 from fedfleet.network.device.transfers import deliver_report
 from fedfleet.network.device.work_observer import NO_OBSERVER, WorkObserver
 from fedfleet.network.protocol import fleet_pb2 as pb
-from fedfleet.network.protocol.frames import PROTOCOL, encode_frame, split_address
+from fedfleet.network.protocol.frames import PROTOCOL, encode_frame
 from fedfleet.network.security.secrets import check_signature
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Device:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerLine,
         store: DeviceStore,
         options: DeviceOptions,
         make_runtime: MakeRuntime,
@@ -356,7 +356,7 @@ def _lease_of(work: pb.Work) -> float:
 
 
 def _host(server: str) -> str:
-    return split_address(server)[0]
+    return split_server(server)[1]
 
 
 def _decline_report(work: pb.Work, caller: pb.Caller, why: str) -> pb.Report:
