@@ -124,9 +124,7 @@ class Pool:
     def _check_helpers(self) -> None:
         for helper in (self._relay, self._controller):
             if not helper.running:
-                raise RunFailed(
-                    f"the {helper.name} of the pool ended ({helper.exit_text()}), so its devices have no limits any more"
-                )
+                raise RunFailed(f"the {helper.name} of the pool ended ({helper.exit_text()}), so its devices have no limits now")
 
     def _handle(self, seconds: float, *, ending: bool = False) -> None:
         """The next line, if one comes in that time."""
