@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from fedfleet.app.assemble.client_config import client_configs
 from fedfleet.app.runs.run_folder import make_folder, make_parent, refuse_taken
 from fedfleet.app.spec import Spec
 from fedfleet.app.terminal.answers import say
+from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.json_text import parse_json
 from fedfleet.core.tensor_format import pack_tree
@@ -249,6 +251,7 @@ def _report(
         "seconds": round(pool.journal.seconds, 3),
         "server_exit_code": code,
         "emulation": emulation(groups),
+        "cores_as_declared": cores_as_declared(pool.journal.tasks(), limits),
         "warnings": [*warnings],
         "devices": pool.rows(),
         "clients": [
@@ -260,6 +263,17 @@ def _report(
         ],
         "tasks": pool.journal.tasks(),
     }  # fmt: skip
+
+
+def cores_as_declared(tasks: Sequence[Mapping[str, Any]], limits: Sequence[DeviceLimits]) -> float | None:
+    """The `cores` with which devices would compute as fast as their fleet says, by the processor time that tasks took here.
+
+    >>> cores_as_declared([{"kind": "train", "cpu_seconds": 0.6, "samples": 100}], [DeviceLimits(seconds_per_sample=0.004)])
+    0.5
+    """
+    fastest = min((one.seconds_per_sample for one in limits if one.seconds_per_sample > 0), default=0.0)
+    here = [task["cpu_seconds"] / task["samples"] for task in tasks if task["kind"] == "train" and task["samples"]]
+    return float(f"{statistics.median(here) / TRAINING_PASSES / fastest:.3g}") if here and fastest else None
 
 
 def emulation(groups: PoolGroups) -> dict[str, str]:
