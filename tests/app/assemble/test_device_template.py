@@ -21,8 +21,8 @@ SPECS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["fedavg", *[pytest.param(name, marks=pytest.mark.soak) for name in list(SPECS)[1:]]])
+@pytest.mark.soak  # make test has one in the tiny pool of tests/app/runs/test_pool_run.py
+@pytest.mark.parametrize("name", SPECS)
 def test_the_template_is_ready_with_one_thread(name, tmp_path):
     table = {"task": {"use": "digits_logreg"}, "world": {"clients": 3}, "pace": {"use": "readiness", "cohort": 3}} | SPECS[name]
     setup = assemble(resolve(table))
