@@ -83,4 +83,5 @@ def fit_times(batches: Sequence[float] | Ints, samples: Sequence[float] | Ints, 
                 best, least = np.zeros(3), error
                 best[list(used)] = part
     apart = float(np.median(np.abs(shares @ best - 1.0)))
-    return TaskTimes(*(round(float(value), 12) for value in best), round(apart, 12))
+    per_task, per_batch, per_sample = (round(float(value), 12) for value in best)
+    return TaskTimes(per_task, per_batch, per_sample, round(apart, 12))
