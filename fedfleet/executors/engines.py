@@ -12,6 +12,6 @@ def open_engine(name: EngineName, task: Task, *, threads: int = 1) -> Executor:
         from fedfleet.executors.inline import inline
 
         return inline(task, threads=threads)
-    from fedfleet.executors.numpy.numpy_executor import numpy_executor
+    from fedfleet.executors.described_executor import described_executor
 
-    return numpy_executor(task, threads=threads)
+    return described_executor(name, task, threads=threads)

@@ -20,8 +20,8 @@ from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Event
 from fedfleet.core.trees import Tree
 from fedfleet.executors.inline import inline
-from fedfleet.network.device.client_runtime import ClientRuntime
 from fedfleet.network.device.client_loop import Device, DeviceOptions
+from fedfleet.network.device.client_runtime import ClientRuntime
 from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.device.server_calls import Connection
 from fedfleet.network.evaluation.evaluators import EvalContext

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from fedfleet.app.terminal.answers import Answer, say
 from fedfleet.app.terminal.value_checks import one_of
 from fedfleet.core.bounds import Ge, Le
-from fedfleet.core.engines import ENGINES, EngineName
+from fedfleet.core.engines import ENGINES, EngineName, require_engine
 
 if TYPE_CHECKING:
     from fedfleet.network.device.client_runtime import ClientRuntime
@@ -58,7 +58,7 @@ def device(
             folder with one sub-folder for each class, called by its number, with .npy files (one sample each) or .csv files (one
             sample a row). A seeded fifth of them tests. Without it: the shard that the spec deals to this client, for rehearsals.
         trust_code: run the code of the server's own model, if this is its hash; it stays trusted on this machine.
-        engine: what trains: "numpy" needs no PyTorch and runs no code of the run, since the model comes as a description.
+        engine: what trains: "numpy" and "mnn" need no PyTorch and run no code of the run, since the model comes as a description.
         store: the folder for what this device keeps; default: a folder in ~/.local/state/fedfleet.
         tls: call with TLS, trusting whom the system trusts.
         ca: call with TLS, trusting this authority (PEM).
@@ -74,6 +74,7 @@ def device(
         evidence: evidence of this device's integrity, if the server asks for it.
     """
     chosen: EngineName = one_of("engine", engine, ENGINES)
+    require_engine(chosen)
     for name in _ONE_THREAD:  # before numpy or torch is loaded: results must not depend on the number of threads
         os.environ[name] = "1"
     from fedfleet.network.device.caps import Caps

@@ -1,6 +1,6 @@
 """What a device makes of its configuration: the client's half of the run, built from the device's own registry, for its engine.
 
-With the numpy engine nothing here loads PyTorch: the model is a description, and the samples are the device's own.
+With the engines numpy and mnn nothing here loads PyTorch: the model is a description, and the samples are the device's own.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ def build_client_runtime(
     """What a client trains with, built here from the names in its configuration; `data_path` is where its own samples are.
 
     `fetch` downloads frozen weights that this machine lacks; without it they are refused. `trusted` is the hash of a model's code
-    that the device's owner trusts. `engine` is what trains: numpy takes the model's description, and needs no PyTorch and no code.
+    that the device's owner trusts. `engine` is what trains: numpy and mnn take the model's description, and need neither PyTorch
+    nor code of the run.
     """
     config = _parse_config(config_bytes)
     try:
-        if engine == "numpy":
-            return _build_numpy_runtime(config, data_path, fetch)
-        return _build_runtime(config, data_path, fetch, trusted)
+        if engine == "torch":
+            return _build_runtime(config, data_path, fetch, trusted)
+        return _build_described_runtime(config, data_path, fetch, engine)
     except (KeyError, TypeError, ValueError, OverflowError, IndexError) as odd:
         raise Refused(f"{_UNREADABLE}: {type(odd).__name__}: {odd}") from odd
 
@@ -97,11 +98,11 @@ def _build_runtime(config: Table, data_path: Path | None, fetch: Fetch | None, t
     )
 
 
-def _build_numpy_runtime(config: Table, data_path: Path | None, fetch: Fetch | None) -> ClientRuntime:
+def _build_described_runtime(config: Table, data_path: Path | None, fetch: Fetch | None, engine: EngineName) -> ClientRuntime:
     """The same from the model's description alone. Only the samples of a rehearsal come from the task itself."""
-    from fedfleet.executors.numpy.numpy_executor import numpy_executor
+    from fedfleet.executors.described_executor import described_executor
 
-    description, model = model_of_entry(config.get("described"))
+    description, model = model_of_entry(config.get("described"), engine)
     seed, key = config["seed"], int(config["key"], 16)
     if config["data"]["use"] == "own":
         dataset = _own_dataset(config, _own_table(config), data_path)
@@ -122,7 +123,7 @@ def _build_numpy_runtime(config: Table, data_path: Path | None, fetch: Fetch | N
         params=task.init(seed),
         train=train,
         test=test,
-        execute=numpy_executor(task, describer(config["described"], description)),
+        execute=described_executor(engine, task, describer(config["described"], description)),
         frozen=config["frozen"],
     )
 

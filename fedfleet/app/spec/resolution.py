@@ -231,7 +231,7 @@ def seed_settings(*, fleet: Seed | None = None, data: Seed | None = None, traini
 
 def run_settings(
     *,
-    execute: Literal["auto", "inline", "stacked", "numpy", "ray"] = "auto",
+    execute: Literal["auto", "inline", "stacked", "numpy", "mnn", "ray"] = "auto",
     device: Literal["cpu", "cuda"] = "cpu",
     tf32: bool = False,
     threads: Threads = 1,
