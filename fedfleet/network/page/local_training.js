@@ -7,7 +7,7 @@ import { readTensors, writeTensors } from "./tensors.js";
 
 const EVALUATION_BATCH = 256;
 const YIELD_MS = 40; // after which other work of this thread has its turn
-const MEMORY_BYTES = 1 << 29; // that one batch may take
+const MEMORY_BYTES = 512 << 20; // that one batch may take
 
 /** The samples of these rows as one batch. */
 function batchOf(samples, rows, shape) {
