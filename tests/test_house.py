@@ -19,6 +19,7 @@ import fedfleet
 from benchmarks.house import imports_of, measures, module_of
 from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
+from tests import processes
 from tests.conftest import in_order
 
 ROOT = Path(__file__).parents[1]
@@ -59,7 +60,7 @@ SHORT = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SHORT, ids=lambda p: p.name)
 def test_examples_run(path):
-    done = subprocess.run([sys.executable, path], cwd=ROOT, capture_output=True, text=True)
+    done = processes.run(str(path), cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
@@ -209,5 +210,5 @@ def test_tests_are_put_in_order_and_none_is_lost():
         for name in names
     ]
     assert [item.path.name for item in in_order(items, 2)] == ["test_ray.py", "a", "b", "d", "c", "e"]
-    for processes in (1, 2, 3, 7):
-        assert sorted(item.path.name for item in in_order(items, processes)) == names
+    for number in (1, 2, 3, 7):
+        assert sorted(item.path.name for item in in_order(items, number)) == names
