@@ -1,8 +1,8 @@
 """Processes of the command line without the price of a fresh interpreter: they are forked from a template that has loaded PyTorch.
 
-`start(module, ..)` is `python -m module ..`, or `python file.py ..`: a process of its own with its own signals, memory and end, and a
-child of the test. What is tried by its imports, its flags or its first instants needs a real interpreter: `subprocess` is there for
-that.
+`start(module, ..)` is `python -m module ..`, or `python file.py ..`: a process of its own with its own signals, memory and end, and
+a child of the test. What is tried by its imports, its flags or its first instants needs a real interpreter: `subprocess` is there
+for that.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ def test_specs_in_the_documentation_are_valid(text):
     assemble(resolve(tomllib.loads(text)))
 
 
-# The newcomer's study takes a minute: tests/docs/test_newcomer.py runs a small one, make soak the whole.
-SHORT = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name != "newcomer.py"]
+# The newcomer's study takes a minute: tests/docs/test_newcomer.py runs a small one, make soak the whole. A page runs own_folder.py.
+SHORT = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name not in ("newcomer.py", "own_folder.py")]
 
 
 @pytest.mark.slow
@@ -160,18 +160,22 @@ def house():
     return measures(ROOT / "fedfleet")
 
 
+@pytest.mark.slow
 def test_a_module_is_named_by_a_noun(house):
     assert set(house["modules_gerund_or_participle"]) <= set(VERBAL_NAMES), "name the thing, not what happens to it"
 
 
+@pytest.mark.slow
 def test_no_module_name_stands_for_two_modules_of_a_package(house):
     assert house["names_used_twice_in_a_package"] == []
 
 
+@pytest.mark.slow
 def test_functions_are_verbs_or_what_they_return(house):
     assert len(house["functions_bare_participle"]) < 60, house["functions_bare_participle"]
 
 
+@pytest.mark.slow
 def test_no_object_owns_too_much(house):
     assert house["classes_over_15_fields"] == []
 
