@@ -85,9 +85,13 @@ def test_a_device_without_pytorch_trains_the_bits_of_one_that_simulates(engine, 
     assert (payload, weight, stats, heavy) == (here.payload, here.weight, dict(here.stats), [])
 
 
-def test_a_method_that_numpy_devices_cannot_train_is_refused_by_name(tmp_path):
-    setup = assemble(resolve(table("fedkd", {"use": "digits_mlp"})))
-    with pytest.raises(BadInput, match="objective of fedkd is written for PyTorch"):
+@pytest.mark.parametrize(
+    ("algorithm", "says"),
+    [("fedkd", "objective of fedkd is written for PyTorch"), ("biasprompt", "which only PyTorch can train")],
+)
+def test_a_method_that_numpy_devices_cannot_train_is_refused_by_name(algorithm, says, tmp_path):
+    setup = assemble(resolve(table(algorithm, {"use": "digits_mlp"})))
+    with pytest.raises(BadInput, match=says):
         build_client_runtime(client_config_for(setup, 0, brings_own=True), own_samples(tmp_path, setup), engine="numpy")
 
 
