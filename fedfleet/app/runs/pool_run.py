@@ -25,6 +25,7 @@ from fedfleet.app.spec import Spec
 from fedfleet.app.terminal.answers import say
 from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.events import ModelCommitted
 from fedfleet.core.json_text import parse_json
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.executors.child_process import Child, last_line, package_env
@@ -36,8 +37,10 @@ from fedfleet.network.pool.device_pool import Pool, PoolPlan
 from fedfleet.network.pool.processes import end_leftovers, pool_name, recorded_pool
 from fedfleet.network.pool.restart_rule import RestartRule
 from fedfleet.network.protocol.frames import split_address
+from fedfleet.store import journal as journals
 from fedfleet.store.file_modes import private_files
 from fedfleet.store.files import write_atomically
+from fedfleet.store.journal_rows import decode
 from fedfleet.store.lock import hold_lock
 
 FORMAT = "fedfleet/pool@1"
@@ -123,8 +126,8 @@ def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, c
                 code = pool.run(watched, Availability(world))
                 report = _report(pool, setup, limits.first, groups, warnings, code)
     write_atomically(folder / "pool.json", (json.dumps(report, indent=1) + "\n").encode())
-    answer = _server_answer(folder)
     stopped = isinstance(watched, _Limited) and watched.stopped
+    answer = _stopped_answer(folder / "run") if stopped and code else _server_answer(folder)
     if code and not stopped:
         text = last_line((folder / "server.log").read_text(encoding="utf-8", errors="replace"))
         raise RunFailed(f"the server ended with exit code {code}: {text.removeprefix('fedfleet: ')}; see {folder / 'server.log'}")
@@ -196,6 +199,12 @@ def _server_answer(folder: Path) -> dict[str, Any]:
     return {}
 
 
+def _stopped_answer(run: Path) -> dict[str, Any]:
+    """What can be said of a run whose server was stopped: it has no measures yet."""
+    commits = sum(isinstance(event, ModelCommitted) for event in decode(journals.rows_of(run / "run.db")))
+    return {"commits": commits, "out": str(run), "stopped_by": "minutes"}
+
+
 class _Limited:
     """A server that is asked to stop when its time is up, and killed when it does not."""
 
@@ -252,7 +261,7 @@ def _report(
         "server_exit_code": code,
         "emulation": emulation(groups),
         "cores_as_declared": cores_as_declared(pool.journal.tasks(), limits),
-        "warnings": [*warnings],
+        "warnings": [*warnings, *pool.problems.values()],
         "devices": pool.rows(),
         "clients": [
             {

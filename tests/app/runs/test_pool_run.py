@@ -228,6 +228,8 @@ def test_a_pool_ends_when_its_minutes_are_over(pool):
     assert emulated.ended() == 0, emulated.said
     assert "the time is up: stopping the server" in (emulated.folder / "said.txt").read_text()
     assert emulated.report["seconds"] > 0.0
+    assert emulated.answer["stopped_by"] == "minutes"
+    assert emulated.answer["commits"] >= 0
     assert emulated.left() == []
 
 
