@@ -33,7 +33,7 @@ def pool(
         devices: device processes; if there are fewer than clients, several clients take turns on one; default: one for each client.
         minutes: stop after that many minutes.
         cores: what the fastest device of the fleet gets of this machine's cores; the others get less, in proportion.
-        patience: for how many seconds a round waits for the whole fleet.
+        patience: for how many seconds a round waits for the whole fleet, or for a cohort if clients come and go.
         lease: after how many seconds a task without a report is lost.
         out: the folder to write; default: runs/NAME-pool-DIGEST.
         check: measure what this machine can emulate, and stop.

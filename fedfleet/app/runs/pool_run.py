@@ -111,7 +111,10 @@ def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, c
         frozen.write_bytes(pack_tree(setup.task.frozen))
     first = {"config": config.decode(), "frozen": str(frozen)}
     began = time.monotonic()
-    with _server(spec_path, folder, clients, options) as server:
+    availability = Availability(world)
+    # Everyone, so that the model does not depend on who called first; whoever comes and goes cannot be waited for.
+    expected = clients if availability.constant else min(clients, setup.plan.pace.cohort)
+    with _server(spec_path, folder, expected, options) as server:
         address = _await_address(server, folder)
         say(f"the server listens on {address}; {len(allocation)} device processes play {clients} clients")
         say(f"watch it with: fedfleet status {address}")
@@ -123,7 +126,7 @@ def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, c
 
             with closing(Pool(plan, groups, template)) as pool:
                 watched = server if options.minutes is None else _Limited(server, began + 60.0 * options.minutes)
-                code = pool.run(watched, Availability(world))
+                code = pool.run(watched, availability)
                 report = _report(pool, setup, limits.first, groups, warnings, code)
     write_atomically(folder / "pool.json", (json.dumps(report, indent=1) + "\n").encode())
     stopped = isinstance(watched, _Limited) and watched.stopped
@@ -155,10 +158,10 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 
 @contextmanager
-def _server(spec: Path, folder: Path, clients: int, options: PoolOptions) -> Iterator[subprocess.Popen[bytes]]:
+def _server(spec: Path, folder: Path, expected: int, options: PoolOptions) -> Iterator[subprocess.Popen[bytes]]:
     """The server's process, which dies with this one, and is stopped in order when this ends."""
     serve = [
-        "serve", str(spec), "--out", str(folder / "run"), "--address", "127.0.0.1:0", "--devices", str(clients),
+        "serve", str(spec), "--out", str(folder / "run"), "--address", "127.0.0.1:0", "--devices", str(expected),
         "--patience", str(options.patience), "--lease", str(options.lease), "--json",
     ]  # fmt: skip
     python = [sys.executable, "-P", "-m"]
