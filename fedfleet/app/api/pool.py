@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Ge, Gt, Le
-
 from fedfleet.app.terminal.answers import Answer, Interrupted
+from fedfleet.core.bounds import Ge, Gt, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Clients
 
