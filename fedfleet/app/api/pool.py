@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +39,8 @@ def pool(
         out: the folder to write; default: runs/NAME-pool-DIGEST.
         check: measure what this machine can emulate, and stop.
     """
+    if not (sys.platform.startswith("linux") and hasattr(os, "pidfd_open")):
+        raise BadInput("fedfleet pool needs Linux (5.3 or later) to limit processes; elsewhere start devices with fedfleet device")
     if check:
         return check_machine_answer()
     if spec is None:
@@ -54,7 +58,6 @@ def pool(
 
 def check_machine_answer() -> Answer:
     """What this machine can emulate, and how truly."""
-    import os
     from dataclasses import asdict
 
     from fedfleet.network.pool.machine_check import check_machine, load_warning
