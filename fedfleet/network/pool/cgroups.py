@@ -112,7 +112,7 @@ def _pool_group(tree: GroupTree, name: str, controller: str) -> GroupTree:
 
 
 def _make_room(folder: Path, name: str) -> None:
-    """In version 2 a group that holds processes cannot limit groups below it. If this process is alone in its own, it moves down."""
+    """In version 2 a group with processes cannot limit groups below it. If this process is alone in its own, it moves down."""
     if _read(folder / "cgroup.procs").split() == [str(os.getpid())]:
         leaf = folder / f"fedfleet-{name}-pool"
         leaf.mkdir(exist_ok=True)
