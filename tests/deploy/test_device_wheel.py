@@ -200,7 +200,7 @@ def test_its_devices_are_small_and_give_the_model_of_the_simulation(device, tmp_
         'use = "heterofl"\nwidths = [1.0, 0.5]',
         'use = "fedavg"\nup = ["topk", "gzip"]\nfeedback = true',
         'use = "fedavg"\noptimiser = "adam"\ndown = ["fp16"]',
-        'use = "fedavg"\nprivate = { use = "local", noise = 1.0 }',
+        'use = "fedbuff"',
     ],
 )
 def test_so_do_other_methods(device, tmp_path, algorithm):
