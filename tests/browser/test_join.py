@@ -16,6 +16,7 @@ from tests.network.harness import PATIENT, ROOT, children, command_of, ground, w
 from tests.network.page.test_node_devices import start as start_node
 from tests.network.toys import Toy
 
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make dev")
 pytestmark = pytest.mark.slow
 
 SPEC = """
@@ -152,6 +153,20 @@ def kill_page():
             os.kill(pid, signal.SIGKILL)
 
 
+def opened_again(context, http):
+    """The page in a new tab. Chromium may hand out a process that was killed with the page; then it takes another."""
+
+    def attempt():
+        try:
+            page = context.new_page()
+            page.goto(f"http://{http}/join")
+        except playwright.Error:
+            return None
+        return page
+
+    return wait_for(attempt, "page that opens", every=0.5)
+
+
 def waits_for_training(page):
     page.locator("#now", has_text="training").wait_for(timeout=MS)
 
@@ -169,8 +184,7 @@ def test_a_page_that_is_killed_in_a_round_goes_on_as_the_same_client(look, tmp_p
             waits_for_training(page)
             before = len(place.events())
             kill_page()
-            page = context.new_page()
-            page.goto(f"http://{http}/join")
+            page = opened_again(context, http)
             page.locator("#run", has_text="client 0").wait_for(timeout=MS)
             wait_for(lambda least=before: len(place.events()) > least, "progress after the page was killed", seconds=2 * PATIENT)
         page.get_by_text("The run is over").wait_for(timeout=4 * MS)
