@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.docs.pages import ROOT, blocks
-from tests.network.harness import wait_for
+from tests.network.harness import free_address, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -20,12 +20,6 @@ world.clients = 1
 pace = { use = "readiness", cohort = 1, t_break = 0.1, min_clients = 1 }
 stop.rounds = 3
 """
-
-
-def free_address():
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return "{}:{}".format(*held.getsockname())
 
 
 def listens(address):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedfleet.app.cli.commands import Group, Verb
+from fedfleet.app.cli.verb_records import Group, Verb
 from fedfleet.app.terminal.answers import print_answer, say_unless_json
 
 _API = "fedfleet.app.api"
@@ -53,7 +53,7 @@ VERBS: dict[str, Verb | Group] = {
         supplied={"on_ready": print_answer},
     ),
     "explain": Verb(f"{_API}.audit:explain", _RUN, {**_SIGNING, "rounds": "--rounds N", "cache": "--cache DIR"}),
-    "export": Verb(f"{_API}.audit:export", _RUN, {"to": "--to TOOL:WHERE"}),
+    "export": Verb(f"{_API}.audit:export", _RUN, {"to": "--to TOOL:WHERE", "onnx": "--onnx FILE"}),
     "replay": Verb(f"{_API}.audit:replay", _RUN, _SIGNING),
     "verify": Verb(f"{_API}.audit:verify", _RUN, {"signer": "--signer KEY.pub"}),
     "list": Verb(f"{_API}.parts:list_parts", {"kind": "KIND"}),
@@ -62,6 +62,13 @@ VERBS: dict[str, Verb | Group] = {
         {
             "devices": Verb(f"{_API}.sample:devices", options={"page": "--picture"}),
             "states": Verb(f"{_API}.sample:states", options={"page": "--picture"}),
+        },
+    ),
+    "fleet": Group(
+        "Make files of devices and states from what real devices showed.",
+        {
+            "from-run": Verb(f"{_API}.fleet:from_run", _RUN, {"out": "--out FILE", "states": "--states FILE"}),
+            "from-profiles": Verb(f"{_API}.fleet:from_profiles", {"files": "FILE..."}, {"out": "--out FILE"}),
         },
     ),
     "measure": Verb(f"{_API}.measure:measure", {"spec": "[SPEC]"}, {**_OWN, "page": "--picture"}, _OWN_PANEL),
@@ -89,7 +96,7 @@ VERBS: dict[str, Verb | Group] = {
         },
     ),
     "device": Verb(
-        f"{_API}.serve:device",
+        f"{_API}.device:device",
         options={
             **_TLS_FILES, "server": "--server HOST:PORT", "data": "--data FILE|FOLDER",
             "trust_code": "--trust-code HASH", "store": "--store DIR",
@@ -107,6 +114,7 @@ VERBS: dict[str, Verb | Group] = {
         f"{_API}.access:certificate",
         options={"out": "--out DIR", "host": "--host NAME", "client": "--client NAME"},
     ),
+    "pool": Verb(f"{_API}.pool:pool", {"spec": "[SPEC]"}, {"out": "--out DIR"}),
     "stress": Verb(f"{_API}.stress:stress", options={"sweep": "--sweep N,N,.."}),
     "data": Verb(f"{_API}.parts:fetch_data", {"name": "[NAME]"}),
     "pretrain": Verb(f"{_API}.speed:pretrain", {"task": "TASK"}),
