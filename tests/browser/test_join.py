@@ -157,10 +157,13 @@ def opened_again(context, http):
     """The page in a new tab. Chromium may hand out a process that was killed with the page; then it takes another."""
 
     def attempt():
+        page = None
         try:
             page = context.new_page()
             page.goto(f"http://{http}/join")
         except playwright.Error:
+            if page is not None:
+                page.close()
             return None
         return page
 
