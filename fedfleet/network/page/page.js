@@ -41,12 +41,13 @@ async function begin() {
 async function alone() {
   if (!navigator.locks) return true;
   return new Promise((resolve) => {
-    const wait = { signal: AbortSignal.timeout(1000 * LOCK_SECONDS) };
+    const control = new AbortController(), timer = setTimeout(() => control.abort(), 1000 * LOCK_SECONDS);
     const hold = () => new Promise((release) => {
+      clearTimeout(timer);
       lock = release;
       resolve(true);
     });
-    navigator.locks.request("fedfleet device", wait, hold).catch(() => resolve(false));
+    navigator.locks.request("fedfleet device", { signal: control.signal }, hold).catch(() => resolve(false));
   });
 }
 
