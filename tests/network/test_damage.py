@@ -65,7 +65,7 @@ def serving(folder, clients, width, tls):
         yield place, toy, trust or (lambda: None), reports
         assert place.server.poll() is None, place.said
         place.server.terminate()
-        place.ended(30)
+        place.ended()
         events = place.events()
         assert complaints(events, ended=False) == []
         assert models_again(plan_of(toy), events, reports) == []
