@@ -62,10 +62,10 @@ class Fleet:
         """Start the server."""
         self.place.serve_spec(self.spec, *words, resume=resume)
 
-    def start(self, *clients: int) -> subprocess.Popen[bytes]:
-        """Start one process that is all of these devices, each with a store of its own."""
+    def start(self, *clients: int, server: str = "") -> subprocess.Popen[bytes]:
+        """Start one process that is all of these devices, each with a store of its own; they call here, or at this server."""
         store = self.place.folder / "stores"
-        command = ["tests.network.devices", self.place.address, store, *clients]
+        command = ["tests.network.devices", server or self.place.address, store, *clients]
         with (self.place.folder / f"devices{clients[0]}.err").open("ab") as err:
             env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
             made = start(*command, stdout=subprocess.DEVNULL, stderr=err, env=env, cwd=ROOT)
