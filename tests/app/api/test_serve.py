@@ -113,7 +113,7 @@ def start(fake, tmp_path):
         child.communicate()
 
 
-def wait_for(ready, seconds=20.0):
+def wait_for(ready, seconds=60.0):
     until = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < until, "it took too long"
