@@ -79,14 +79,24 @@ def test_a_device_without_pytorch_trains_the_bits_of_one_that_simulates(engine, 
     assert (payload, weight, stats, heavy) == (here.payload, here.weight, dict(here.stats), [])
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "says"),
-    [("fedkd", "objective of fedkd is written for PyTorch"), ("heterofl", "slices of the model|builds the model .* with PyTorch")],
-)
-def test_a_method_that_numpy_devices_cannot_train_is_refused_by_name(algorithm, says, tmp_path):
-    setup = assemble(resolve(table(algorithm, {"use": "digits_mlp"})))
+@pytest.mark.parametrize("engine", ["numpy", "mnn"])
+def test_a_method_that_no_such_device_can_train_is_refused_by_name(engine, tmp_path):
+    skip_without(engine)
+    setup = assemble(resolve(table("fedkd", {"use": "digits_mlp"})))
+    says = f"--engine {engine} cannot train this run: .*objective of fedkd is written for PyTorch"
     with pytest.raises(BadInput, match=says):
-        build_client_runtime(client_config_for(setup, 0, brings_own=True), own_samples(tmp_path, setup), engine="numpy")
+        build_client_runtime(client_config_for(setup, 0, brings_own=True), own_samples(tmp_path, setup), engine=engine)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "mnn"])
+def test_such_devices_train_slices(engine, tmp_path):
+    skip_without(engine)
+    setup = assemble(resolve(table({"use": "heterofl", "widths": [0.5]}, {"use": "digits_mlp"})))
+    algorithm = setup.plan.algorithm
+    offer = offer_to_bytes(algorithm.offer(algorithm.init(setup.plan.params), 0, {}))
+    config = client_config_for(setup, 0, brings_own=True)
+    runtime = build_client_runtime(config, own_samples(tmp_path, setup), engine=engine)
+    assert train_task(runtime, Assignment(5), offer, {}).weight > 0
 
 
 @pytest.mark.filterwarnings("ignore")
