@@ -44,6 +44,11 @@ OpaquePass = Callable[["Job", "Dataset"], Report]
 Pass = LocalPass | OpaquePass | NestedPass
 
 
+def remembers(half: Pass) -> bool:
+    """Does a client with this half keep anything for the next time?"""
+    return isinstance(half, NestedPass) or (isinstance(half, LocalPass) and half.remembers())
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What goes down to a client: the model, and what else its half needs (control variates, masks, codes).

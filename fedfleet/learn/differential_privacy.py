@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from annotated_types import Ge, Gt, Le, Lt
-
 from fedfleet.core.aggregation import Entry
+from fedfleet.core.bounds import Ge, Gt, Le, Lt
 from fedfleet.core.clip import pairwise_sum
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.limits import SMALLEST, Count

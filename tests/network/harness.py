@@ -156,12 +156,17 @@ class Ground:
         return wait_for(look, f"{count} {kind.__name__}", seconds=seconds, said=lambda: self.said)
 
 
+def free_address() -> str:
+    """An address on the loopback that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return "{}:{}".format(*probe.getsockname())
+
+
 @contextmanager
 def ground(folder: Path, toy: Toy) -> Iterator[Ground]:
     """A proving ground whose processes are all gone at the end, however it ends."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        made = Ground(folder, toy, "{}:{}".format(*probe.getsockname()))
+    made = Ground(folder, toy, free_address())
     try:
         yield made
     finally:

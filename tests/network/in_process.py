@@ -20,8 +20,8 @@ from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Event
 from fedfleet.core.trees import Tree
 from fedfleet.executors.inline import inline
-from fedfleet.network.device.client_runtime import ClientRuntime
 from fedfleet.network.device.client_loop import Device, DeviceOptions
+from fedfleet.network.device.client_runtime import ClientRuntime
 from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.device.server_calls import Connection
 from fedfleet.network.evaluation.evaluators import EvalContext
@@ -70,7 +70,9 @@ def serve_in_process(
         timers[-1].daemon = True
         timers[-1].start()
         for client in range(clients):
-            target = partial(_attend, listening.address, folder / "stores" / str(client), client, engine, said.append, errors.append)
+            target = partial(
+                _attend, listening.address, folder / "stores" / str(client), client, engine, said.append, errors.append
+            )
             threads.append(threading.Thread(target=target, daemon=True))
             threads[-1].start()
 
@@ -96,9 +98,7 @@ def serve_in_process(
     return Served(state.server.params, list(journals.read(folder / "run.db")), said, errors)
 
 
-def _attend(
-    address: str, folder: Path, client: int, engine: Any, say: Callable[[str], None], fail: Callable[[str], None]
-) -> None:
+def _attend(address: str, folder: Path, client: int, engine: Any, say: Callable[[str], None], fail: Callable[[str], None]) -> None:
     """Be one device until the run is over."""
     store, line = DeviceStore(folder), Connection(address)
     try:

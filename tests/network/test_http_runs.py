@@ -1,6 +1,5 @@
 """Served over HTTP, over gRPC or over both: the same spec ends with the model of its simulation, bit for bit."""
 
-import socket
 import threading
 
 import pytest
@@ -15,7 +14,7 @@ from fedfleet.network.device.device_process import Trust, line_to
 from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.server.options import ServeOptions
 from tests.network.fleets import METHODS, fleet
-from tests.network.harness import PATIENT
+from tests.network.harness import PATIENT, free_address
 
 pytestmark = pytest.mark.slow
 
@@ -25,12 +24,6 @@ SPEC = {
     "world": {"clients": CLIENTS, "data": {"use": "dirichlet", "alpha": 0.5}},
     "pace": {"use": "readiness", "cohort": CLIENTS, "t_break": 0.05, "min_clients": 1}, "stop": {"rounds": 2},
 }  # fmt: skip
-
-
-def free_address():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return "{}:{}".format(*taken.getsockname())
 
 
 def attend(server, folder, client, engine, results):

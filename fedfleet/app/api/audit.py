@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from annotated_types import Ge
-
 from fedfleet.app.terminal.answers import Answer, Interrupted, option_name, warn, write_page
 from fedfleet.app.terminal.value_checks import Workers, share
+from fedfleet.core.bounds import Ge
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import is_target
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from annotated_types import Ge, Le
-
 from fedfleet.app.terminal.answers import Answer, check_writable
 from fedfleet.app.terminal.text import metrics_text
 from fedfleet.app.terminal.value_checks import one_of
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.limits import Epochs, Steps
 
 _Batch = Annotated[int, Ge(1), Le(100_000)]

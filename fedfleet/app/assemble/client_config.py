@@ -8,26 +8,21 @@ that build a plan (`algorithm`), and trains the same bits as a simulation of the
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from fedfleet.app.assemble.algorithm import table_for
+from fedfleet.app.assemble.config_format import FORMAT, checksum
 from fedfleet.app.assemble.described_task import description_entry
 from fedfleet.app.assemble.private_noise import with_private_noise
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.table_config import is_table, table_entries
 from fedfleet.app.spec.table_checks import Table
 from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Dataset
-from fedfleet.core.records import Ints
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.tasks.backbones import BUILTIN, LITE0
-
-FORMAT = 1
-
 
 # ---- on the server ------------------------------------------------------------------------------------------------
 
@@ -112,15 +107,6 @@ def shard_bytes(setup: Setup, client: int) -> bytes:
     rows = {part: shard(client, part, 0) for part in ("train", "test")}
     tree = {f"{part}_x": dataset.x[rows[part]] for part in rows} | {f"{part}_y": dataset.y[rows[part]] for part in rows}
     return pack_tree({name: np.ascontiguousarray(leaf) for name, leaf in tree.items()})
-
-
-def checksum(dataset: Dataset, *rows: Ints) -> int:
-    """A number that tells whether two machines hold the same samples in these rows."""
-    result = 0
-    for indices in rows:
-        for array in (dataset.x, dataset.y):
-            result = zlib.crc32(np.ascontiguousarray(array[indices]).tobytes(), result)
-    return result
 
 
 def _backbone(task: Table) -> Table:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedfleet.app.assemble.algorithm import Facts, facts_for, table_for
-from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec.table_checks import Table, build_part
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.limits import MAX_COUNT
@@ -23,6 +22,9 @@ from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Ints
 from fedfleet.tasks.description.format import ModelDescription, description_from_json
+
+if TYPE_CHECKING:
+    from fedfleet.app.assemble.setup import Setup
 
 _MOST_WIDTHS = 32
 

@@ -9,12 +9,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedfleet.app.assemble.described_slices import slice_entries
-from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec.table_checks import Table
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.part_facts import ModelFacts
@@ -23,6 +22,9 @@ from fedfleet.core.passes import LocalPass
 from fedfleet.core.trees import Tree
 from fedfleet.executors.described_executor import torch_objective
 from fedfleet.tasks.description.format import MOST_BYTES, ModelDescription, description_from_json
+
+if TYPE_CHECKING:
+    from fedfleet.app.assemble.setup import Setup
 
 _CURE = "start this device with --engine torch"
 

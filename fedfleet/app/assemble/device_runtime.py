@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedfleet.app.assemble.algorithm import Facts, build_algorithm, part_facts, with_task_loss
-from fedfleet.app.assemble.client_config import FORMAT, checksum
+from fedfleet.app.assemble.config_format import FORMAT, checksum
 from fedfleet.app.assemble.described_slices import describer, with_shapes
 from fedfleet.app.assemble.described_task import described_task, model_of_entry, without_adapting
 from fedfleet.app.assemble.table_config import device_recipe, found_data, is_table, own_samples
@@ -67,8 +67,7 @@ def check_own_samples(config_bytes: bytes, data_path: Path) -> None:
     try:
         if config["data"]["use"] != "own":
             return
-        table = config["task"]
-        _own_dataset(config, resolve_part("tasks", table, "task") if is_table(table) else table, data_path)
+        _own_dataset(config, _own_table(config), data_path)
     except (KeyError, TypeError, ValueError, OverflowError, IndexError) as odd:
         raise Refused(f"{_UNREADABLE}: {type(odd).__name__}: {odd}") from odd
 
@@ -106,15 +105,12 @@ def _build_described_runtime(config: Table, data_path: Path | None, fetch: Fetch
     from fedfleet.executors.described_executor import described_executor
 
     description, model = model_of_entry(config.get("described"), engine)
-    table, seed, key = resolve_part("tasks", config["task"], "task"), config["seed"], int(config["key"], 16)
+    seed, key = config["seed"], int(config["key"], 16)
     if config["data"]["use"] == "own":
-        dataset = _own_dataset(config, table, data_path)
+        dataset = _own_dataset(config, _own_table(config), data_path)
         train, test = split_rows(len(dataset.y), config["data_seed"], key)
     else:
-        if is_table(table):
-            table = {**table, "path": str(found_data(table["path"])), "model": "auto"}
-        rehearsal, train, test = _with_data(config, table, build_part("tasks", table), data_path, key)
-        dataset = rehearsal.dataset
+        dataset, train, test = _rehearsal_data(config, data_path, key)
     frozen = _fetch_frozen(config["frozen"], fetch) if config["frozen"] else {}
     task = described_task(description, str(config["described"]["name"]), dataset, frozen)
     facts = {**with_shapes(_facts(config, task), config["described"]), ModelOf: lambda: model}
@@ -199,6 +195,27 @@ def _own_dataset(config: Table, table: Table, data_path: Path | None) -> Dataset
     info = config["inputs"]
     inputs = ModelInputs(tuple(info["shape"]), info["kind"], info["classes"])
     return Dataset(fit_to_model(x, y, inputs, data_path), y, inputs.classes)
+
+
+def _rehearsal_data(config: Table, data_path: Path | None, key: int) -> tuple[Dataset, Ints, Ints]:
+    """The data of the run itself, made on this machine, and this client's rows of them."""
+    try:
+        table = resolve_part("tasks", config["task"], "task")
+        if is_table(table):
+            table = {**table, "path": str(found_data(table["path"])), "model": "auto"}
+        task, train, test = _with_data(config, table, build_part("tasks", table), data_path, key)
+    except ImportError as error:
+        raise BadInput(
+            f"this client rehearses with data of the run, and making them needs {error.name}, which this device lacks; give "
+            "samples of your own with --data, or install fedfleet[train]"
+        ) from None
+    return task.dataset, train, test
+
+
+def _own_table(config: Table) -> Table:
+    """What a configuration says of its task to a device that brings samples: such a device does without the task's own module."""
+    table = config["task"]
+    return resolve_part("tasks", table, "task") if is_table(table) else table
 
 
 def _task_on_data(recipe: Any, seed: int, dataset: Dataset) -> Task:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec.table_checks import Table, build_part
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.kinds import KINDS
@@ -26,6 +25,9 @@ from fedfleet.tasks.onnx_model import described_net, is_onnx
 from fedfleet.tasks.table import source_of, table_recipe
 from fedfleet.tasks.trusted_code import MOST_BYTES, keep_received, source_hash, trust, trusted_source
 from fedfleet.tasks.user_data.fit import ColumnPlan, fit_samples
+
+if TYPE_CHECKING:
+    from fedfleet.app.assemble.setup import Setup
 
 _CODE_KEYS = ("path", "content", "model", "code")
 

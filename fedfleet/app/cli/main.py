@@ -10,8 +10,9 @@ from typing import Any, NoReturn
 
 import typer
 
-from fedfleet.app.cli.commands import Group, group_command
+from fedfleet.app.cli.commands import group_command
 from fedfleet.app.cli.usage_hints import argument_hint, option_hint, verb_hint
+from fedfleet.app.cli.verb_records import Group
 from fedfleet.app.cli.verbs import VERBS
 from fedfleet.app.terminal.answers import LOG_LINES, Interrupted, say
 from fedfleet.app.terminal.interrupts import caused_by_interrupt, safe_interrupts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedfleet.app.cli.commands import Group, Verb
+from fedfleet.app.cli.verb_records import Group, Verb
 from fedfleet.app.terminal.answers import print_answer, say_unless_json
 
 _API = "fedfleet.app.api"
@@ -89,7 +89,7 @@ VERBS: dict[str, Verb | Group] = {
         },
     ),
     "device": Verb(
-        f"{_API}.serve:device",
+        f"{_API}.device:device",
         options={
             **_TLS_FILES, "server": "--server HOST:PORT", "data": "--data FILE|FOLDER",
             "trust_code": "--trust-code HASH", "store": "--store DIR",
@@ -107,6 +107,7 @@ VERBS: dict[str, Verb | Group] = {
         f"{_API}.access:certificate",
         options={"out": "--out DIR", "host": "--host NAME", "client": "--client NAME"},
     ),
+    "pool": Verb(f"{_API}.pool:pool", {"spec": "[SPEC]"}, {"out": "--out DIR"}),
     "stress": Verb(f"{_API}.stress:stress", options={"sweep": "--sweep N,N,.."}),
     "data": Verb(f"{_API}.parts:fetch_data", {"name": "[NAME]"}),
     "pretrain": Verb(f"{_API}.speed:pretrain", {"task": "TASK"}),

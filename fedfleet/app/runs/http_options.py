@@ -10,7 +10,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.network.protocol.frames import split_address
 from fedfleet.network.server.options import ServeOptions
 
-_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-fA-F:.]+\](:[0-9]{1,5})?")
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
 
 
 def http_address(http: str | None, address: str) -> str:
@@ -39,7 +39,7 @@ def checked_origins(origins: Sequence[str] | None) -> tuple[str, ...]:
     ('https://example.org',)
     """
     for origin in origins or ():
-        if _ORIGIN.fullmatch(origin) is None:
+        if _ORIGIN.fullmatch(origin.lower()) is None:
             raise BadInput(
                 f"--allow-origin: {origin!r} is not an origin; write scheme and host, and the port if the URL has one, for "
                 "example https://example.org"

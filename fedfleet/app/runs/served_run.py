@@ -27,6 +27,7 @@ from fedfleet.app.runs.conditions import (
 )
 from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret, served_noise_source
 from fedfleet.app.runs.http_options import check_http
+from fedfleet.app.runs.join_url import browser_lines
 from fedfleet.app.runs.model_trust import has_model_code
 from fedfleet.app.runs.run_folder import (
     FinishedRun,
@@ -41,7 +42,7 @@ from fedfleet.app.runs.run_folder import (
     write_spec,
 )
 from fedfleet.app.spec import Spec, resolve
-from fedfleet.app.terminal.answers import say, warn
+from fedfleet.app.terminal.answers import say, show, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Selector
 from fedfleet.network.evaluation.evaluators import ProcessEvaluator
@@ -307,7 +308,6 @@ def _greeter(
     spec: Spec, least: int, options: ServeOptions, access: AccessOptions, folder: Path, command: Sequence[str]
 ) -> Callable[[ServerLoop, ListeningServer], None]:
     def greet(server_loop: ServerLoop, listening: ListeningServer) -> None:
-        del server_loop
         address_record: dict[str, Any] = {"address": listening.address, "tls": access.files is not None}
         address_record |= {"http": listening.http} if listening.http else {}
         address_record |= {"command": [*command], "folder": os.getcwd()} if command else {}
@@ -324,6 +324,9 @@ def _greeter(
             say(
                 f"devices may call over HTTP too: fedfleet device --server http{'s' * (access.files is not None)}://{listening.http}"
             )
+        if options.page:
+            is_open, clients = server_loop.served.registry.terms.open, spec.world["clients"]
+            show(browser_lines(folder, listening.http, access.files, is_open=is_open, clients=clients))
         if has_model_code(spec):
             say(
                 f"the model is your code, {spec.task['model']}; unless it is an nn.Sequential of PyTorch's own layers, devices get "

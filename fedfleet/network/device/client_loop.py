@@ -20,6 +20,7 @@ from fedfleet.network.device.device_store import DeviceStore, Identity, WaitingR
 from fedfleet.network.device.retries import FAILURES, RetryPolicy, bounded_seconds, call_with_retries
 from fedfleet.network.device.server_line import ServerLine, split_server
 from fedfleet.network.device.transfers import deliver_report
+from fedfleet.network.device.work_observer import NO_OBSERVER, WorkObserver
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import PROTOCOL, encode_frame
 from fedfleet.network.security.secrets import check_signature
@@ -41,7 +42,10 @@ class Stopped(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """How a device takes part: as which client, with which token, data and evidence, within which caps."""
+    """How a device takes part: as which client, with which token, data and evidence, within which caps.
+
+    It tries a server for `patience` seconds, and one that never answered for `first_seconds`.
+    """
 
     client: int | None = None
     token: str = ""
@@ -52,6 +56,7 @@ class DeviceOptions:
     evidence: bytes = b""
     caps: Caps = field(default_factory=Caps)
     patience: float = 600.0
+    first_seconds: float = FIRST_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +99,10 @@ class Device:
         say: Callable[[str], None],
         wait: RetryPolicy | None = None,
         check_samples: CheckSamples | None = None,
+        observer: WorkObserver = NO_OBSERVER,
     ) -> None:
         self.connection, self.store, self.options, self._make_runtime, self._say = (connection, store, options, make_runtime, say)
-        self._wait, self._check_samples = wait or RetryPolicy(), check_samples
+        self._wait, self._check_samples, self._observer = wait or RetryPolicy(), check_samples, observer
         self._config, self._runtime = b"", None
         self._identity: Identity | None = None
         self.safe = self.declined = 0  # tasks
@@ -110,7 +116,7 @@ class Device:
             # A server that this device knows is down for a while; one that never answered may be none.
             was_enrolled = self._known_identity() is not None
             self.connection.worked = was_enrolled
-            self._enrol(self.options.patience if was_enrolled else min(FIRST_SECONDS, self.options.patience))
+            self._enrol(self.options.patience if was_enrolled else min(self.options.first_seconds, self.options.patience))
             reason = self._run_loop()
         except (Stopped, KeyboardInterrupt):
             self._say("stopping: taking leave of the server")
@@ -236,7 +242,9 @@ class Device:
         if work.sheet and work.sheet != hashlib.sha256(self._config).hexdigest():
             # Perhaps another server has taken its place.
             self._enrol(self.options.patience)
-        context = WorkContext(self.connection, self._caller, self.store, self.options.caps, self._wait, self._say_once)
+        context = WorkContext(
+            self.connection, self._caller, self.store, self.options.caps, self._wait, self._say_once, self._observer
+        )
         try:
             runtime = self._ready_runtime(frozen_fetcher(context, work, until))
             what = f"working on task {work.task}" if work.kind == pb.TRAIN else f"judging model {work.version}"
@@ -255,6 +263,7 @@ class Device:
             return result
         self._effort.failed = 0
         self._effort.seconds += time.monotonic() - began
+        self._observer.reported(head)
         try:
             self.store.keep_report(WaitingReport(head, payload, until))
         except RunFailed as error:  # then it lasts as long as this process
@@ -299,11 +308,13 @@ class Device:
             return self._send_report(head, payload, until, retried=True)
         self.store.drop_report()
         self._current_work = None
+        safe = result is not None and result[0].status == pb.Receipt.SAFE
+        self._observer.ended(head, "late" if result is None else "safe" if safe else "refused")
         if result is None:
             self._say_once(f"the report of task {head.task} could not be handed in before its lease ended")
             return None
         receipt, model = result
-        if receipt.status == pb.Receipt.SAFE:
+        if safe:
             self.safe += not head.declined
         else:
             self._say(f"the server does not take the report of task {head.task}: {printable(receipt.reason)}")
@@ -313,8 +324,9 @@ class Device:
         """Tell the server that it need not wait for this task."""
         self.declined += 1
         self._say(f"declining task {work.task}: {why}")
-        until = time.time() + _lease_of(work)
-        return self._send_report(_decline_report(work, self._caller, why), b"", until)
+        head, until = _decline_report(work, self._caller, why), time.time() + _lease_of(work)
+        self._observer.reported(head)
+        return self._send_report(head, b"", until)
 
     # ---- good-bye -------------------------------------------------------------------------------------------------
 

@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from fedfleet.core.errors import FedFleetError, Refused, printable
+from fedfleet.core.parts import remembers
 from fedfleet.core.records import Score
 from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.core.trees import Tree
@@ -33,10 +35,11 @@ from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
 from fedfleet.network.device.retries import RetryPolicy, no_remark
 from fedfleet.network.device.server_line import ServerLine
 from fedfleet.network.device.transfers import TooLate, fetch_blob
+from fedfleet.network.device.work_observer import NO_OBSERVER, WorkObserver
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import MOST_STATS, crc32c
-from fedfleet.simulation.rosters import remembers
 
+OUT_OF_MEMORY = "out of memory"  # begins the reason of a task that is declined because this device has too little
 _UNIT = 1 if sys.platform == "darwin" else 1024  # of the peak that the system tells
 
 
@@ -55,9 +58,14 @@ def mark(connection: ServerLine) -> UsageMark:
     return UsageMark(time.monotonic(), time.process_time(), connection.bytes_down, connection.bytes_up)
 
 
-def peak_bytes() -> int:
-    """The most memory that this process ever held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
+def peak_bytes(status: Path = Path("/proc/self/status")) -> int:
+    """The most memory that this process ever held. The figure of `getrusage` is also that of the process that started it, so it is
+    asked only where the system has no `status`."""
+    try:
+        lines = status.read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
 def usage_since(start: UsageMark, connection: ServerLine, samples: int, nbytes: int, downloaded: int) -> pb.Resources:
@@ -89,7 +97,7 @@ class NoModel(TaskRefusal):
 
 @dataclass(frozen=True, slots=True)
 class WorkContext:
-    """What work needs: the line and who calls on it, the store, the caps, how to wait, whom to tell how the line is."""
+    """What work needs: the line and who calls on it, the store, the caps, how to wait, whom to tell of the line, who observes."""
 
     connection: ServerLine
     caller: pb.Caller
@@ -97,6 +105,7 @@ class WorkContext:
     caps: Caps
     wait: RetryPolicy
     remark: Callable[[str], None] = no_remark
+    observer: WorkObserver = NO_OBSERVER
 
 
 def do_task(
@@ -107,9 +116,10 @@ def do_task(
     model = model_bytes(context, work, inline, until)
     download, compute_start = receive_seconds + time.monotonic() - began, time.monotonic()
     try:
-        head, payload = _HANDLERS[work.kind](context, runtime, work, model)
-    except (Refused, FedFleetError, DamagedMemory, MemoryError, ValueError, TypeError, KeyError) as error:
-        raise TaskRefusal(str(error) or type(error).__name__) from error
+        with context.observer.computing(work):
+            head, payload = _HANDLERS[work.kind](context, runtime, work, model)
+    except (Refused, FedFleetError, DamagedMemory, MemoryError, ImportError, ValueError, TypeError, KeyError) as error:
+        raise TaskRefusal(_refusal_text(error)) from error
     head.spent["download"], head.spent["compute"] = max(download, 0.0), time.monotonic() - compute_start
     samples = int(head.stats.get("samples", len(runtime.test if work.kind == pb.EVALUATE else runtime.train)))
     head.resources.CopyFrom(usage_since(start, context.connection, samples, len(payload), len(inline)))
@@ -151,6 +161,12 @@ def frozen_fetcher(context: WorkContext, work: pb.Work, until: float) -> Fetch:
         return unpack_tree(data)
 
     return fetch
+
+
+def _refusal_text(error: Exception) -> str:
+    """Why a task cannot be done; a lack of memory is named as such, also where training says it in its own words."""
+    text = str(error) or type(error).__name__
+    return f"{OUT_OF_MEMORY}: {text}" if isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError) else text
 
 
 def head_of(work: pb.Work, caller: pb.Caller, payload: bytes = b"") -> pb.Report:

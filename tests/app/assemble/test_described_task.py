@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedfleet
-from fedfleet.app.api.serve import device as be_device
+from fedfleet.app.api.device import device as be_device
 from fedfleet.app.assemble import assemble
 from fedfleet.app.assemble.client_config import client_config_for
 from fedfleet.app.assemble.described_task import description_entry, model_of_entry
@@ -38,7 +38,8 @@ def table(algorithm, task, **more):
 
 CHILD = """
 import pickle, sys
-sys.modules["torch"] = None
+for missing in ("torch", "pydantic", "annotated_types", "safetensors", "google_crc32c", "immutables"):
+    sys.modules[missing] = None
 from pathlib import Path
 from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.network.device.client_runtime import Assignment, train_task
@@ -61,8 +62,13 @@ def own_samples(folder, setup):
     return path
 
 
+CODED = {"use": "fedavg", "down": ["bf16"], "up": ["topk", "int4", "gzip"], "feedback": True}
+
+
 @pytest.mark.parametrize(
-    ("engine", "algorithm"), [("numpy", "fedavg"), ("numpy", "scaffold"), ("numpy", "fedper"), ("mnn", "fedper")]
+    ("engine", "algorithm"),
+    [("numpy", "fedavg"), ("numpy", "scaffold"), ("numpy", "fedper"), ("numpy", CODED), ("mnn", "fedper")],
+    ids=str,
 )
 def test_a_device_without_pytorch_trains_the_bits_of_one_that_simulates(engine, algorithm, tmp_path):
     skip_without(engine)
