@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Ge, Gt, Le
-
 from fedfleet.app.terminal.answers import Answer, Interrupted
+from fedfleet.core.bounds import Ge, Gt, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Clients
 
@@ -33,11 +34,13 @@ def pool(
         devices: device processes; if there are fewer than clients, several clients take turns on one; default: one for each client.
         minutes: stop after that many minutes.
         cores: what the fastest device of the fleet gets of this machine's cores; the others get less, in proportion.
-        patience: for how many seconds a round waits for the whole fleet.
+        patience: for how many seconds a round waits for the whole fleet, or for a cohort if clients come and go.
         lease: after how many seconds a task without a report is lost.
         out: the folder to write; default: runs/NAME-pool-DIGEST.
         check: measure what this machine can emulate, and stop.
     """
+    if not (sys.platform.startswith("linux") and hasattr(os, "pidfd_open")):
+        raise BadInput("fedfleet pool needs Linux (5.3 or later) to limit processes; elsewhere start devices with fedfleet device")
     if check:
         return check_machine_answer()
     if spec is None:
@@ -55,7 +58,6 @@ def pool(
 
 def check_machine_answer() -> Answer:
     """What this machine can emulate, and how truly."""
-    import os
     from dataclasses import asdict
 
     from fedfleet.network.pool.machine_check import check_machine, load_warning
@@ -77,10 +79,10 @@ def check_text(answer: dict[str, Any]) -> str:
     cpu      control group: 0.251 of a core measured, 0.25 wanted (1.003)
     memory   control group: does not work here: no group can be made
     """
-    return "\n".join(f"{row['limit']:<8} {row['how']}: {_measured(row)}" for row in answer["limits"])
+    return "\n".join(f"{row['limit']:<8} {row['how']}: {_measurement_text(row)}" for row in answer["limits"])
 
 
-def _measured(row: dict[str, Any]) -> str:
+def _measurement_text(row: dict[str, Any]) -> str:
     if not row["works"]:
         return f"does not work here: {row['reason']}"
     if row["measured"] is None:

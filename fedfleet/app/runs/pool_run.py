@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +23,9 @@ from fedfleet.app.assemble.client_config import client_configs
 from fedfleet.app.runs.run_folder import make_folder, make_parent, refuse_taken
 from fedfleet.app.spec import Spec
 from fedfleet.app.terminal.answers import say
+from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.events import ModelCommitted
 from fedfleet.core.json_text import parse_json
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.executors.child_process import Child, last_line, package_env
@@ -30,12 +33,14 @@ from fedfleet.network.pool.availability import Availability
 from fedfleet.network.pool.cgroups import PoolGroups, make_groups
 from fedfleet.network.pool.client_allocation import allocate_clients
 from fedfleet.network.pool.device_limits import DeviceLimits, FleetLimits
+from fedfleet.network.pool.device_pool import Pool, PoolPlan
 from fedfleet.network.pool.processes import end_leftovers, pool_name, recorded_pool
 from fedfleet.network.pool.restart_rule import RestartRule
-from fedfleet.network.pool.supervisor import Pool, PoolPlan
 from fedfleet.network.protocol.frames import split_address
+from fedfleet.store import journal as journals
 from fedfleet.store.file_modes import private_files
 from fedfleet.store.files import write_atomically
+from fedfleet.store.journal_rows import decode
 from fedfleet.store.lock import hold_lock
 
 FORMAT = "fedfleet/pool@1"
@@ -94,7 +99,7 @@ def run_pool(spec: Spec, out: Path | None, options: PoolOptions) -> PoolResult:
 
 def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, config: bytes) -> PoolResult:
     clients, world = setup.plan.clients, setup.world
-    limits = FleetLimits(world.devices, clients, cores=options.cores)
+    limits = FleetLimits(world.devices, clients, cores=options.cores, faults=world.faults)
     allocation = allocate_clients(clients, min(options.devices or clients, clients), setup.plan.seed)
     warnings = pool_warnings(setup, limits.first, allocation)
     for warning in warnings:
@@ -106,9 +111,13 @@ def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, c
         frozen.write_bytes(pack_tree(setup.task.frozen))
     first = {"config": config.decode(), "frozen": str(frozen)}
     began = time.monotonic()
-    with _server(spec_path, folder, clients, options) as server:
+    availability = Availability(world)
+    # Everyone, so that the model does not depend on who called first; whoever comes and goes cannot be waited for.
+    expected = clients if availability.constant else min(clients, setup.plan.pace.cohort)
+    with _server(spec_path, folder, expected, options) as server:
         address = _await_address(server, folder)
         say(f"the server listens on {address}; {len(allocation)} device processes play {clients} clients")
+        say(f"watch it with: fedfleet status {address}")
         plan = PoolPlan(folder, split_address(address), allocation, limits, options.rule)
         with (folder / "template.log").open("ab") as log:
 
@@ -117,11 +126,11 @@ def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, c
 
             with closing(Pool(plan, groups, template)) as pool:
                 watched = server if options.minutes is None else _Limited(server, began + 60.0 * options.minutes)
-                code = pool.run(watched, Availability(world))
+                code = pool.run(watched, availability)
                 report = _report(pool, setup, limits.first, groups, warnings, code)
     write_atomically(folder / "pool.json", (json.dumps(report, indent=1) + "\n").encode())
-    answer = _server_answer(folder)
     stopped = isinstance(watched, _Limited) and watched.stopped
+    answer = _stopped_answer(folder / "run") if stopped and code else _server_answer(folder)
     if code and not stopped:
         text = last_line((folder / "server.log").read_text(encoding="utf-8", errors="replace"))
         raise RunFailed(f"the server ended with exit code {code}: {text.removeprefix('fedfleet: ')}; see {folder / 'server.log'}")
@@ -149,10 +158,10 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 
 @contextmanager
-def _server(spec: Path, folder: Path, clients: int, options: PoolOptions) -> Iterator[subprocess.Popen[bytes]]:
+def _server(spec: Path, folder: Path, expected: int, options: PoolOptions) -> Iterator[subprocess.Popen[bytes]]:
     """The server's process, which dies with this one, and is stopped in order when this ends."""
     serve = [
-        "serve", str(spec), "--out", str(folder / "run"), "--address", "127.0.0.1:0", "--devices", str(clients),
+        "serve", str(spec), "--out", str(folder / "run"), "--address", "127.0.0.1:0", "--devices", str(expected),
         "--patience", str(options.patience), "--lease", str(options.lease), "--json",
     ]  # fmt: skip
     python = [sys.executable, "-P", "-m"]
@@ -193,6 +202,12 @@ def _server_answer(folder: Path) -> dict[str, Any]:
     return {}
 
 
+def _stopped_answer(run: Path) -> dict[str, Any]:
+    """What can be said of a run whose server was stopped: it has no measures yet."""
+    commits = sum(isinstance(event, ModelCommitted) for event in decode(journals.rows_of(run / "run.db")))
+    return {"commits": commits, "out": str(run), "stopped_by": "minutes"}
+
+
 class _Limited:
     """A server that is asked to stop when its time is up, and killed when it does not."""
 
@@ -229,8 +244,8 @@ def pool_warnings(setup: Setup, limits: Sequence[DeviceLimits], allocation: Sequ
     faults = setup.world.faults
     if faults is not None:
         result.append(
-            "of the faults, the pool emulates clients that are down (crashes, outages); slow, lost, late and repeated reports "
-            "happen in simulations only"
+            "of the faults, the pool emulates slow clients and clients that are down (crashes, outages); lost, late and repeated "
+            "reports, if the spec has any, happen in simulations only"
         )
     if len(allocation) < len(limits):
         result.append(f"{len(limits)} clients take turns on {len(allocation)} processes: a client may wait for another's turn")
@@ -244,10 +259,12 @@ def _report(
     samples = setup.world.data.sizes(0)
     return {
         "format": FORMAT,
+        "began": round(time.time() - pool.journal.seconds, 3),
         "seconds": round(pool.journal.seconds, 3),
         "server_exit_code": code,
         "emulation": emulation(groups),
-        "warnings": [*warnings],
+        "cores_as_declared": cores_as_declared(pool.journal.tasks(), limits),
+        "warnings": [*warnings, *pool.problems.values()],
         "devices": pool.rows(),
         "clients": [
             {
@@ -258,6 +275,17 @@ def _report(
         ],
         "tasks": pool.journal.tasks(),
     }  # fmt: skip
+
+
+def cores_as_declared(tasks: Sequence[Mapping[str, Any]], limits: Sequence[DeviceLimits]) -> float | None:
+    """The `cores` with which devices would compute as fast as their fleet says, by the processor time that tasks took here.
+
+    >>> cores_as_declared([{"kind": "train", "cpu_seconds": 0.6, "samples": 100}], [DeviceLimits(seconds_per_sample=0.004)])
+    0.5
+    """
+    fastest = min((one.seconds_per_sample for one in limits if one.seconds_per_sample > 0), default=0.0)
+    here = [task["cpu_seconds"] / task["samples"] for task in tasks if task["kind"] == "train" and task["samples"]]
+    return float(f"{statistics.median(here) / TRAINING_PASSES / fastest:.3g}") if here and fastest else None
 
 
 def emulation(groups: PoolGroups) -> dict[str, str]:

@@ -9,178 +9,48 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import httptools
 
 from fedfleet.network.frontend.http_answers import answer_head, error_body
-from fedfleet.network.frontend.service import CallRefused, Malformed, RateLimited, TooSlow
+from fedfleet.network.frontend.http_exchange import (
+    HEAD_SECONDS,
+    IDLE_SECONDS,
+    KNOWN,
+    MAX_HEAD_BYTES,
+    MIN_RATE,
+    STALLED_SECONDS,
+    BadRequest,
+    Door,
+    Exchange,
+    Overloaded,
+    head_refusal,
+    serve_exchange,
+)
+from fedfleet.network.frontend.service import CallRefused, TooSlow
 
-MAX_HEAD_BYTES = 1 << 15  # of the first line and all headers
-IDLE_SECONDS, HEAD_SECONDS, STALLED_SECONDS = 75.0, 10.0, 30.0
-MIN_RATE = 4096  # bytes a second of a body or an answer, beyond the seconds above
-_PAUSE_BYTES = 1 << 18  # of a body that nobody has taken yet: then no more are received
 _JOINED_BYTES = 1 << 16  # an answer of at most so many bytes is one piece with its head
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 1 << 20  # of what is still received after a refusal: else a reset could overtake the answer
-_KNOWN = frozenset({
-    b"authorization", b"content-length", b"content-range", b"content-type", b"expect", b"fedfleet-report", b"host", b"origin",
-    b"range", b"transfer-encoding",
-})  # fmt: skip
 
 
-class BadRequest(Malformed):
-    """A request that cannot be read in exactly one way; `status` is that of HTTP."""
+class Http1Exchange(Exchange):
+    """A request of HTTP/1.1."""
 
-    def __init__(self, text: str, status: int = 400) -> None:
-        super().__init__(text)
-        self.status = status
-
-
-class TooLarge(Malformed):
-    """A body that is longer than any of its kind."""
-
-    status = 413
-
-
-class Overloaded(CallRefused):
-    """The server can take no more for now."""
-
-    code = "UNAVAILABLE"
-
-
-class Door(Protocol):
-    """What a connection needs of the door."""
-
-    closing: bool
-    date: bytes
-    connections: set[HttpConnection]
-
-    def is_full(self) -> bool:
-        """Are there as many connections as there may be?"""
-        ...
-
-    def hold(self, nbytes: int) -> bool:
-        """So many more bytes of bodies are in memory (or fewer); False: that is too much."""
-        ...
-
-    async def handle(self, exchange: Exchange) -> None:
-        """Answer a request, or raise `CallRefused`."""
-        ...
-
-
-class Exchange:
-    """One request and its answer; a `Call` of the service."""
-
-    __slots__ = ("_callbacks", "_complete", "_connection", "_failure", "_parts", "_reading", "_waiter", "answered", "continues",
-                 "extra", "headers", "held", "length", "method", "path", "query", "task")  # fmt: skip
+    __slots__ = ("_line",)
 
     def __init__(self, connection: HttpConnection, method: str, target: str, headers: dict[bytes, bytes]) -> None:
-        self.method, self.headers, self._connection = method, headers, connection
-        self.path, _, self.query = target.partition("?")
-        self.length = int(headers.get(b"content-length", b"0"))
-        self.continues = b"expect" in headers
-        self.extra = b""  # lines that every answer to this request gets
-        self.held, self.answered, self._complete, self._reading = 0, False, False, False
-        self._parts: list[bytes] = []
-        self._waiter: asyncio.Future[None] | None = None
-        self._failure: CallRefused | None = None
-        self._callbacks: list[Callable[[Any], None]] = []
-        self.task: asyncio.Task[None] | None = None
-
-    def header(self, name: bytes) -> str:
-        """The value of a header; empty: it is not there."""
-        return self.headers.get(name, b"").decode("latin-1")
-
-    # ---- as a call of the service ------------------------------------------------------------------------------------
-
-    def peer(self) -> str:
-        """Where it comes from, as gRPC writes addresses."""
-        return self._connection.peer
-
-    def add_done_callback(self, callback: Callable[[Any], None], /) -> None:
-        """Call this when the answer has left this process, or will never do so."""
-        self._callbacks.append(callback)
-
-    # ---- the body ----------------------------------------------------------------------------------------------------
-
-    @property
-    def is_complete(self) -> bool:
-        """Has all of it come?"""
-        return self._complete
-
-    def feed(self, data: bytes) -> None:
-        """A piece of the body came."""
-        self._parts.append(data)
-        self.held += len(data)
-        connection = self._connection
-        if not connection.door.hold(len(data)):
-            self.fail(RateLimited("the server is receiving too many bytes; try again in 1 s"))
-        if self.held > _PAUSE_BYTES and not self._reading:
-            connection.pause_reading()
-        self._wake()
-
-    def feed_end(self) -> None:
-        """That was all of it."""
-        self._complete = True
-        self._wake()
-
-    def fail(self, failure: CallRefused) -> None:
-        """No more of it can be taken."""
-        self._failure = self._failure or failure
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def _more(self) -> None:
-        """Until more of the body is here, or all, or it failed."""
-        if self.continues:
-            self.continues = False
-            self._connection.send_continue()
-        self._waiter = asyncio.get_running_loop().create_future()
-        await self._waiter
-
-    async def read(self, most: int) -> bytes:
-        """The whole body, of `most` bytes at most."""
-        if self.length > most:
-            raise TooLarge(f"the body has {self.length} bytes, and {most} is the most here")
-        if not self._complete:
-            self._reading = True
-            self._connection.expect_body(self.length)
-            while not self._complete and self._failure is None:
-                await self._more()
-            self._connection.expect_nothing()
-        if self._failure is not None:
-            raise self._failure
-        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes; whoever takes it looks after its pace."""
-        while True:
-            while self._parts:
-                data = self._parts.pop(0)
-                self.held -= len(data)
-                self._connection.door.hold(-len(data))
-                yield data
-            if self._failure is not None:
-                raise self._failure
-            if self._complete:
-                return
-            self._connection.resume_reading()
-            await self._more()
-
-    # ---- the answer --------------------------------------------------------------------------------------------------
+        super().__init__(connection, method, target, headers)
+        self._line = connection
 
     async def reply(self, status: int, body: bytes, kind: bytes, extra: bytes = b"") -> None:
         """Send the whole answer; it has left this process when this returns."""
         self.send_head(status, len(body), kind, extra, b"" if self.method == "HEAD" else body)
-        await self._connection.flush(len(body))
+        await self._line.flush(len(body))
 
     def send_head(self, status: int, nbytes: int, kind: bytes, extra: bytes = b"", body: bytes = b"") -> None:
         """Send the head of an answer of so many bytes, which follow."""
-        self.answered, connection = True, self._connection
+        self.answered, connection = True, self._line
         head = answer_head(status, nbytes, kind, connection.door.date, self.extra + extra, close=connection.ends_after(self))
         if len(body) <= _JOINED_BYTES:
             connection.write(head + body)
@@ -190,18 +60,8 @@ class Exchange:
 
     async def write(self, data: bytes) -> None:
         """Send a piece of the body."""
-        self._connection.write(data)
-        await self._connection.flush(len(data))
-
-    def end(self) -> None:
-        """It is over, in whichever way."""
-        if self.held:
-            self._connection.door.hold(-self.held)
-            self.held = 0
-        self._parts = []
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(self)
+        self._line.write(data)
+        await self._line.flush(len(data))
 
 
 class HttpConnection(asyncio.Protocol):
@@ -230,10 +90,22 @@ class HttpConnection(asyncio.Protocol):
         if isinstance(place, tuple):
             host, port = place[0], place[1]
             self.peer = f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
+        secure = transport.get_extra_info("ssl_object")
+        if secure is not None and secure.selected_alpn_protocol() == "h2":
+            self._become_http2()
+            return
         self.deadline = self._loop.time() + HEAD_SECONDS
         self.door.connections.add(self)
         if self.door.is_full():
             self._refuse(Overloaded("the server holds as many connections as it can; try again later"))
+
+    def _become_http2(self) -> None:
+        """Both sides speak it: from now on asyncio calls a connection of that version."""
+        from fedfleet.network.frontend.http2_connection import Http2Connection
+
+        connection = Http2Connection(self.door, self.peer)
+        self._transport.set_protocol(connection)
+        connection.connection_made(self._transport)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
@@ -299,7 +171,7 @@ class HttpConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """One of its headers."""
         name = name.lower()
-        if name in _KNOWN:
+        if name in KNOWN:
             if name in self._headers:
                 self._refusal = BadRequest(f"the request has two headers called {name.decode()}")
             self._headers[name] = value
@@ -317,7 +189,7 @@ class HttpConnection(asyncio.Protocol):
         target = self._url.decode("ascii", "replace")
         self._keep_alive = self._parser.get_http_version() == "1.1" and self._parser.should_keep_alive()
         self._head_bytes, self.deadline = 0, math.inf
-        exchange = Exchange(self, self._parser.get_method().decode("ascii"), target, self._headers)
+        exchange = Http1Exchange(self, self._parser.get_method().decode("ascii"), target, self._headers)
         self._exchange = exchange
         exchange.task = self._loop.create_task(self._serve(exchange))
 
@@ -339,46 +211,22 @@ class HttpConnection(asyncio.Protocol):
             return _upgrade_refusal()
         if self._head_bytes + len(self._url) > MAX_HEAD_BYTES:
             return _head_too_large()
-        if b"transfer-encoding" in headers:
-            return BadRequest("a body needs its length in Content-Length; Transfer-Encoding is not taken", 411)
-        if not headers.get(b"content-length", b"0").isdigit() or len(headers.get(b"content-length", b"")) > 15:
-            return BadRequest("Content-Length is not a number of bytes")
-        if not headers.get(b"host") and version == "1.1":
+        if not headers.get(b"host") and version == "1.1" and b"transfer-encoding" not in headers:
             return BadRequest("the request names no host")
-        if not self._url.startswith(b"/"):
-            return BadRequest("the target of the request is not a path")
-        if headers.get(b"expect", b"100-continue").lower() != b"100-continue":
-            return BadRequest("only 100-continue can be expected here", 417)
-        return None
+        return head_refusal(headers, self._url)
 
     # ---- serving -----------------------------------------------------------------------------------------------------
 
     async def _serve(self, exchange: Exchange) -> None:
         try:
-            await self.door.handle(exchange)
-        except CallRefused as error:
-            await self._answer_refusal(exchange, error)
-        except ConnectionError:  # it hung up while it was answered
+            if await serve_exchange(self.door, exchange, self._loop):
+                self._transport.abort()
+        except ConnectionError:
             return
-        except Exception as error:
-            self._loop.call_exception_handler({"message": "a handler of a request failed", "exception": error})
-            failure = CallRefused(f"the server failed ({type(error).__name__})")
-            failure.code = "UNKNOWN"
-            await self._answer_refusal(exchange, failure)
         finally:
             exchange.end()
         if self._exchange is exchange:
             self._finish(exchange)
-
-    async def _answer_refusal(self, exchange: Exchange, error: CallRefused) -> None:
-        if exchange.answered:  # the head is out: only the end of the connection can say that the rest is missing
-            self._transport.abort()
-            return
-        status, kind, body, extra = error_body(error)
-        try:
-            await exchange.reply(status, body, kind, extra)
-        except ConnectionError:
-            return
 
     def _finish(self, exchange: Exchange) -> None:
         ends = self.ends_after(exchange)
@@ -439,13 +287,14 @@ class HttpConnection(asyncio.Protocol):
         if self._exchange is not None and not self._exchange.held:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def expect_body(self, nbytes: int) -> None:
-        """A body of so many bytes must be here soon."""
-        self.deadline = self._loop.time() + STALLED_SECONDS + nbytes / MIN_RATE
+    def expect_body(self, exchange: Exchange) -> None:
+        """The body must be here soon."""
+        self.deadline = self._loop.time() + STALLED_SECONDS + exchange.length / MIN_RATE
         self.resume_reading()
 
-    def expect_nothing(self) -> None:
+    def expect_nothing(self, exchange: Exchange) -> None:
         """It is here."""
+        del exchange
         self.deadline = math.inf
 
     def pause_reading(self) -> None:

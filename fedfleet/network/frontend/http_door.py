@@ -8,7 +8,9 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from email.utils import formatdate
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from fedfleet.core.errors import BadInput
 from fedfleet.network.frontend.http_connection import HttpConnection
@@ -45,7 +47,7 @@ class HttpDoor:
         config = service.frontend.config
         self._frontend, self._address = service.frontend, config.http
         self.handle = HttpRoutes(service).handle
-        self.connections: set[HttpConnection] = set()
+        self.connections: set[Any] = set()  # of any version
         self.closing, self.date = False, _date_line()
         self._most_connections = config.hold + _MORE_CONNECTIONS
         self.held_bytes, self._most_held_bytes = 0, config.in_flight_bytes
@@ -66,7 +68,7 @@ class HttpDoor:
     async def open(self) -> None:
         """Listen; refused if nobody can."""
         host, port = split_address(self._address)
-        context = None if self._files is None else server_context(self._files)
+        context = None if self._files is None else server_context(self._files, _versions())
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 lambda: HttpConnection(self), host.strip("[]"), port, reuse_port=True, backlog=_BACKLOG, ssl=context,
@@ -106,6 +108,11 @@ class HttpDoor:
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.abort()
+
+
+def _versions() -> tuple[str, ...]:
+    """What clients may choose from: HTTP/2 too where its library is installed."""
+    return ("h2", "http/1.1") if find_spec("h2") is not None else ("http/1.1",)
 
 
 def _date_line() -> bytes:

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from fedfleet.core.errors import Refused, printable
 from fedfleet.network.frontend.http_answers import BYTES, JSON
-from fedfleet.network.frontend.http_connection import MIN_RATE, STALLED_SECONDS, BadRequest, Exchange, TooLarge
+from fedfleet.network.frontend.http_exchange import MIN_RATE, STALLED_SECONDS, BadRequest, Exchange, TooLarge
 from fedfleet.network.frontend.http_json import MAX_JSON_BYTES, json_bytes, message_from_json, message_to_json
 from fedfleet.network.frontend.page_files import PAGE_HEADERS, page_files
 from fedfleet.network.frontend.service import (

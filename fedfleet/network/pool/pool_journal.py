@@ -11,7 +11,7 @@ from typing import IO, Any
 Row = dict[str, Any]
 _TASK_COLUMNS = (
     "client", "task", "kind", "round", "began", "ended", "declined", "download_seconds", "compute_seconds", "cpu_seconds",
-    "bytes_down", "bytes_up", "samples", "private_mb", "task_mb",
+    "bytes_down", "bytes_up", "samples", "private_mb", "task_mb", "cpu_share", "up", "down", "delay",
 )  # fmt: skip
 _MOMENTS = ("began", "ended", "at")  # of the clock that all processes of a machine share
 
@@ -48,7 +48,8 @@ class PoolJournal:
             columns = {name: row.get(name) for name in _TASK_COLUMNS}
             self._tasks[key] = {"device": row["device"], **columns, "attempts": attempts, "delivered": None, "end": None}
         elif event == "delivered":
-            for key in [k for k in self._tasks if k[:2] == (row["client"], row["task"])]:
+            key = (row["client"], row["task"], row["kind"])
+            if key in self._tasks:  # else an earlier life of the device reported it, before it was killed
                 self._tasks[key] |= {"delivered": row["at"], "end": row["end"]}
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import ssl
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,12 +59,13 @@ def client_credentials(files: ClientFiles) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(_roots(files.ca), _read(files.key), _read(files.certificate))
 
 
-def server_context(files: ServerFiles) -> ssl.SSLContext:
-    """The same for a server of HTTP."""
+def server_context(files: ServerFiles, versions: Sequence[str] = ("http/1.1",)) -> ssl.SSLContext:
+    """The same for a server of HTTP in these versions, the preferred one first."""
     _check_pair(files.certificate, files.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_cert_chain(files.certificate, files.key, password=lambda: b"")
+    context.set_alpn_protocols(list(versions))
     if files.client_ca is not None:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=(_roots(files.client_ca) or b"").decode("ascii"))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fedfleet.network.frontend import http_connection
-from fedfleet.network.frontend.http_connection import MAX_HEAD_BYTES
+from fedfleet.network.frontend.http_exchange import MAX_HEAD_BYTES
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import encode_message
 from fedfleet.network.security.certificates import CertificateFiles, CertificateRequest, make_certificates
