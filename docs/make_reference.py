@@ -90,8 +90,8 @@ def onnx_page() -> str:
         "# Operators of ONNX",
         "",
         "Made from the code by `make docs`: the operators that a file with a model to be trained may have. A file with another",
-        "operator is refused, and the refusal names the node. Shapes that a file computes itself are followed. FedFleet writes files",
-        "of opset 17.",
+        "operator is refused, and the refusal names the node. Shapes that a file computes itself are followed.",
+        "FedFleet writes files of opset 17.",
         "",
         *(f"- `{name}`" for name in sorted(OPERATORS)),
     ]

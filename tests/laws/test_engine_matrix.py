@@ -35,7 +35,7 @@ def outcome(cell, execute):
 
 
 # Both share their executor: of MNN the soak runs what is not among these.
-QUICK = {"codec int8", "fold median", "pace buffered", "edge hierfl"}
+QUICK = {"codec int8", "edge hierfl"}
 BOTH = [
     *(("numpy", name) for name in CELLS),
     *(pytest.param("mnn", name, marks=() if name in QUICK else pytest.mark.soak) for name in CELLS),
