@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Protocol
 
-from fedfleet.core.errors import BadInput
 from fedfleet.core.trees import Array
 from fedfleet.tasks.description.format import ModelDescription
 
@@ -57,9 +55,3 @@ class Engine(Protocol):
     def limit_threads(self, threads: int) -> None:
         """Compute with so many threads: another number may round otherwise."""
         ...
-
-
-def require_engine(name: str) -> None:
-    """Refuse an engine whose package is not installed; nothing is loaded."""
-    if name == "mnn" and find_spec("_mnncengine") is None:
-        raise BadInput("the engine mnn needs the package MNN, which is not installed; pip install 'fedfleet[mnn]'")

@@ -70,9 +70,8 @@ def serve_in_process(
         timers[-1].daemon = True
         timers[-1].start()
         for client in range(clients):
-            target = partial(
-                _attend, listening.address, folder / "stores" / str(client), client, engine, said.append, errors.append
-            )
+            store = folder / "stores" / str(client)
+            target = partial(_attend, listening.address, store, client, engine, said.append, errors.append)
             threads.append(threading.Thread(target=target, daemon=True))
             threads[-1].start()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from fedfleet.core.registry import names
@@ -23,16 +24,19 @@ _POLICIES: Mapping[str, Mapping[str, Any]] = {
     "deadline": {**_ROUND, "seconds": 30.0},
     "timeout": {"cohort": 3, "t_break": 0.05},
     "buffered": {"concurrency": 3, "k": 2},
-    "semi_async": {"concurrency": 3, "seconds": 0.5},
+    "semi_async": {"concurrency": 3, "period": 0.5},
     "overcommit": {"policy": {"use": "readiness", **_ROUND, "cohort": 2}},
     "first_of": {"first": {"use": "readiness", **_ROUND}, "second": {"use": "deadline", **_ROUND, "seconds": 30.0}},
 }
 _SELECTORS: Mapping[str, Mapping[str, Any]] = {"only": {"ids": [0, 1, 2]}, "power_of_choice": {"d": 4}, "tifl": {"tiers": 2}}
 _FOLDS: Mapping[str, Mapping[str, Any]] = {"krum": {"f": 0}, "multi_krum": {"f": 0}}
 _CODECS: Mapping[str, Any] = {"lowrank": {"use": "lowrank", "rank": 2}}
+# Codecs that are another one with another number of bits, or another packer of the same bytes: tried alone, and not in pairs.
+_ALIKE = ("int2", "int3", "int5", "int6", "int7", "deflate", "zstd", "fp16")
 _OVERRIDE = [{"clients": [1], "algorithm": {"lr": 0.01}}]
 
 
+@cache
 def axes() -> dict[str, dict[str, dict[str, Any]]]:
     """By axis and by the name of its part: the tables that a spec with this part has. The plain choice of an axis comes first."""
     tasks = {name: {"task": fitting_task(name), "algorithm": {"use": name}} for name in names("algorithms")}
@@ -41,27 +45,39 @@ def axes() -> dict[str, dict[str, dict[str, Any]]]:
         "algorithm": algorithms,
         "codec": {
             "none": {},
-            **{f"up {n}": {"algorithm": {"up": [_CODECS.get(n, n)]}} for n in names("codecs")},
+            **{f"up {n}": {"algorithm": {"up": [_CODECS.get(n, n)]}} for n in names("codecs") if n not in _ALIKE},
             "feedback": {"algorithm": {"up": ["topk"], "feedback": True}},
             **{f"down {n}": {"algorithm": {"down": [n]}} for n in ("int8", "gzip")},
         },
-        "pace": {n: {"pace": {"use": n, **_POLICIES.get(n, {})}} for n in sorted(names("policies"), key=lambda n: n != "readiness")},
-        "choose": {
-            n: {"choose": {"use": n, **_SELECTORS.get(n, {})}} for n in sorted(names("selectors"), key=lambda n: n != "uniform")
-        },
+        "pace": {n: {"pace": {"use": n, **_POLICIES[n]}} for n in _plain_first("policies", "readiness")},
+        "choose": {n: {"choose": {"use": n, **_SELECTORS.get(n, {})}} for n in _plain_first("selectors", "uniform")},
         "privacy": {
             "none": {}, **{n: {"algorithm": {"private": {"use": n, "noise": 0.3}}} for n in names("privacy")},
         },
-        "fold": {"mean": {}, **{n: {"algorithm": {"fold": {"use": n, **_FOLDS.get(n, {})}}} for n in names("folds") if n != "mean"}},
+        "fold": {n: {"algorithm": {"fold": {"use": n, **_FOLDS.get(n, {})}}} for n in _plain_first("folds", "mean")},
         "attack": {"none": {}, **{n: {"algorithm": {"attack": {"use": n, "share": 0.3}}} for n in names("attacks")}},
         "override": {"none": {}, "one client": {"override": _OVERRIDE}},
         "execute": {n: {"run": {"execute": n}} for n in ("inline", "stacked", "numpy")},
     }  # fmt: skip
 
 
+def singles() -> list[dict[str, str]]:
+    """One cell for every choice of every axis."""
+    return [{axis: name} for axis, choices in axes().items() for name in choices]
+
+
+def alike() -> list[dict[str, Any]]:
+    """The specs with the codecs that are left out of pairs."""
+    return [{**BASE, "algorithm": {"use": "fedavg", "up": [name]}} for name in _ALIKE]
+
+
+def _plain_first(kind: str, plain: str) -> list[str]:
+    return sorted(names(kind), key=lambda name: (name != plain, name))
+
+
 def spec_of(cell: Mapping[str, str]) -> dict[str, Any]:
     """The spec that has these parts, by axis; an axis that is not named keeps its plain choice."""
-    known, result = axes(), {key: value for key, value in BASE.items()}
+    known, result = axes(), dict(BASE)
     for axis, name in cell.items():
         for key, value in known[axis][name].items():
             before = result.get(key)
@@ -85,10 +101,10 @@ def pairs() -> list[dict[str, str]]:
             if axis in cell:
                 continue
 
-            def gain(choice: str, axis: str = axis, cell: dict[str, str] = cell) -> int:
-                return sum(_pair(order, axis, choice, other, cell[other]) in missing for other in cell)
-
-            cell[axis] = max(known[axis], key=gain)
+            gains = {
+                choice: sum(_pair(order, axis, choice, other, cell[other]) in missing for other in cell) for choice in known[axis]
+            }
+            cell[axis] = max(known[axis], key=gains.__getitem__)
         missing -= {_pair(order, p, cell[p], q, cell[q]) for p in cell for q in cell if p != q}
         cells.append({axis: cell[axis] for axis in order})
     return cells

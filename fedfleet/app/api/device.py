@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated
 
 from fedfleet.app.terminal.answers import Answer, say
 from fedfleet.app.terminal.value_checks import one_of
 from fedfleet.core.bounds import Ge, Le
+from fedfleet.core.engines import ENGINES, EngineName, require_engine
 
 if TYPE_CHECKING:
     from fedfleet.network.device.client_runtime import ClientRuntime
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 ADDRESS = "127.0.0.1:50051"
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _Seconds = Annotated[float, Ge(0.0)]
-_Engine = Literal["torch", "numpy", "mnn"]
 
 
 def device(
@@ -32,7 +32,7 @@ def device(
     token_file: Path | None = None,
     data: Path | None = None,
     trust_code: str | None = None,
-    engine: _Engine = "torch",
+    engine: EngineName = "torch",
     store: Path | None = None,
     tls: bool = False,
     ca: Path | None = None,
@@ -49,7 +49,7 @@ def device(
     """Be one device: enrol at a server, then pull tasks, train on samples that stay here, and report until the run is over.
 
     Args:
-        server: the server's address.
+        server: the server's address, HOST:PORT; a URL (https://HOST:PORT) calls over HTTP, without gRPC.
         client: which client of the fleet to be, from 0; default: as before, or a free one.
         token: the token that invites this device; also FEDFLEET_TOKEN or --token-file.
         token_file: a file that holds the token.
@@ -73,9 +73,7 @@ def device(
         patience: for how many seconds to try a server that went out of reach.
         evidence: evidence of this device's integrity, if the server asks for it.
     """
-    chosen: _Engine = one_of("engine", engine, get_args(_Engine))
-    from fedfleet.executors.engine_model import require_engine
-
+    chosen: EngineName = one_of("engine", engine, ENGINES)
     require_engine(chosen)
     for name in _ONE_THREAD:  # before numpy or torch is loaded: results must not depend on the number of threads
         os.environ[name] = "1"
@@ -104,7 +102,7 @@ def _check_samples(config_bytes: bytes, data_path: Path) -> None:
 
 
 def _build_runtime(
-    trust_code: str | None, engine: _Engine, config_bytes: bytes, data_path: Path | None, fetch: Fetch
+    trust_code: str | None, engine: EngineName, config_bytes: bytes, data_path: Path | None, fetch: Fetch
 ) -> ClientRuntime:
     # with the first work, and not before: it loads what trains
     from fedfleet.app.assemble.device_runtime import build_client_runtime

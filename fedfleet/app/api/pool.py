@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Ge, Gt, Le
-
 from fedfleet.app.terminal.answers import Answer, Interrupted
+from fedfleet.core.bounds import Ge, Gt, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Clients
 
@@ -77,10 +76,10 @@ def check_text(answer: dict[str, Any]) -> str:
     cpu      control group: 0.251 of a core measured, 0.25 wanted (1.003)
     memory   control group: does not work here: no group can be made
     """
-    return "\n".join(f"{row['limit']:<8} {row['how']}: {_measured(row)}" for row in answer["limits"])
+    return "\n".join(f"{row['limit']:<8} {row['how']}: {_measurement_text(row)}" for row in answer["limits"])
 
 
-def _measured(row: dict[str, Any]) -> str:
+def _measurement_text(row: dict[str, Any]) -> str:
     if not row["works"]:
         return f"does not work here: {row['reason']}"
     if row["measured"] is None:

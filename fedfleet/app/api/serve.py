@@ -65,6 +65,7 @@ def serve(
     drain_seconds: _Seconds = 20.0,
     log_level: str = "info",
     sign: Path | None = None,
+    check: bool = False,
 ) -> Any:
     """Serve a run to real devices over gRPC or HTTP. What it acknowledges is on disk: killed, it goes on with --resume.
 
@@ -101,12 +102,13 @@ def serve(
         drain_seconds: after SIGTERM: for how long uploads under way may go on.
         log_level: what goes to wire/log.jsonl of the run: debug, info, warning or error.
         sign: sign the finished run with this Ed25519 private key (OpenSSH or PEM).
+        check: check whether this spec can be served, and stop.
     """
     from fedfleet.app.api.own_task import Columns, take_task
     from fedfleet.app.pages.report_page import write_report
     from fedfleet.app.runs.http_options import checked_origins, http_address
     from fedfleet.app.runs.model_trust import trust_model
-    from fedfleet.app.runs.served_run import access_options, serve_run
+    from fedfleet.app.runs.served_run import access_options, check_run, serve_run
     from fedfleet.app.spec import resolve
     from fedfleet.network.server.options import LEVELS, ServeOptions
     from fedfleet.network.server.serve import ServerStopped
@@ -122,12 +124,27 @@ def serve(
     command = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
     resolved = resolve(*take_task(spec, overrides, model, data, Columns(label, owner, input, drop, time, kind, missing)))
     trust_model(resolved, trust_code, out)
+    if check:
+        return _check_answer(check_run(resolved, options))
     try:
         finished_run = serve_run(resolved, out, options, access, resume=resume, key=sign, command=command)
     except ServerStopped as reason:
         raise Interrupted(f"{reason}; what it acknowledged is on disk: resume with the same command and --resume") from None
     write_report(finished_run)
     return finished_run
+
+
+def _check_answer(values: dict[str, Any]) -> Answer:
+    """What is said of a spec that can be served."""
+    least, numpy = values["least"], values["numpy"]
+    lines = [
+        f"the spec can be served; its digest is {values['spec_digest'][:16]}",
+        f"a round begins with {values['devices']} devices, or after --patience with those that are there, {least} at least",
+        "devices may train with --engine torch or numpy"
+        if numpy is None
+        else f"devices need --engine torch, because --engine numpy cannot train this run: {numpy}",
+    ]
+    return Answer(values, "\n".join(lines), [*values["unused"], *(f"WARNING: {warning}" for warning in values["warnings"])])
 
 
 def status(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedfleet.app.assemble.described_slices import slice_entries
 from fedfleet.app.spec.table_checks import Table
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.part_facts import ModelFacts
@@ -38,6 +37,7 @@ def description_entry(setup: Setup) -> Table:
         check_passes(setup.plan.algorithm)
         if setup.task.loss is not None:
             raise BadInput("the task brings a loss of its own, written for PyTorch")
+        from fedfleet.app.assemble.slice_entries import slice_entries
         from fedfleet.tasks.description.tracer import describe_task
         from fedfleet.tasks.model_parts import model_facts
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from fedfleet.app.assemble.described_slices import describer, with_shapes
 from fedfleet.app.assemble.described_task import described_task, model_of_entry, without_adapting
 from fedfleet.app.assemble.table_config import device_recipe, found_data, is_table, own_samples
 from fedfleet.app.spec.table_checks import Table, build_part, resolve_part
+from fedfleet.core.engines import EngineName
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.limits import LARGEST, MAX_COUNT, MAX_SEED
 from fedfleet.core.part_facts import FleetFacts, ModelOf, RunFacts
@@ -36,15 +37,12 @@ _MOST_BYTES = 64 << 20  # of a configuration that a device reads
 Fetch = Callable[[str], Tree]
 
 
-Engine = Literal["torch", "numpy", "mnn"]
-
-
 def build_client_runtime(
     config_bytes: bytes,
     data_path: Path | None = None,
     fetch: Fetch | None = None,
     trusted: str | None = None,
-    engine: Engine = "torch",
+    engine: EngineName = "torch",
 ) -> ClientRuntime:
     """What a client trains with, built here from the names in its configuration; `data_path` is where its own samples are.
 
@@ -100,7 +98,7 @@ def _build_runtime(config: Table, data_path: Path | None, fetch: Fetch | None, t
     )
 
 
-def _build_described_runtime(config: Table, data_path: Path | None, fetch: Fetch | None, engine: Engine) -> ClientRuntime:
+def _build_described_runtime(config: Table, data_path: Path | None, fetch: Fetch | None, engine: EngineName) -> ClientRuntime:
     """The same from the model's description alone. Only the samples of a rehearsal come from the task itself."""
     from fedfleet.executors.described_executor import described_executor
 

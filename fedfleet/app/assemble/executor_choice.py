@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fedfleet.app.assemble.setup import pin_frozen_weights
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import Table
+from fedfleet.core.engines import require_engine
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Executor, Task
 
@@ -28,8 +29,6 @@ def check_executor(spec: Spec) -> None:
             f"run.threads = {spec.run['threads']}: this machine has {os.cpu_count()} processors; use {most} threads at most"
         )
     if spec.run["execute"] == "mnn":
-        from fedfleet.executors.engine_model import require_engine
-
         require_engine("mnn")
     if spec.run["execute"] != "ray":
         return

@@ -21,7 +21,7 @@ class Verb:
     arguments: Mapping[str, str] = field(default_factory=dict[str, str])
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     panels: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    supplied: Mapping[str, Callable[[Any], None]] = field(default_factory=dict[str, Callable[[Any], None]])
+    supplied: Mapping[str, Callable[[Any], object]] = field(default_factory=dict[str, Callable[[Any], object]])
     interrupted: str = ""
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.runs.folder_seals import stored_measures
-from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
 from fedfleet.core.parts import Algorithm, Plan, Task
 from fedfleet.core.trees import Tree
@@ -52,20 +51,6 @@ def noising_of(source: Mapping[str, str], folder: Path) -> NoiseSource:
 def secret_missing(source: Mapping[str, str]) -> bool:
     """Does the noise of a run come from a secret that nobody names here?"""
     return source.get("from") == SECRET and secret_file() is None
-
-
-def require_secret(algorithm: Algorithm) -> None:
-    """Refuse to serve a private run whose noise every device could take away again."""
-    if algorithm.private is not None and algorithm.private.sample is not None:
-        raise BadInput(
-            "algorithm.private.amplify: devices know the seed, so they can compute which clients are picked, and sampling "
-            "protects no client in a served run; leave amplify out"
-        )
-    if algorithm.fold.noise is not None and secret_file() is None:
-        raise BadInput(
-            "algorithm.private: devices know the seed, so the noise of a served run needs a secret; set the "
-            f"environment variable {VARIABLE} to the path of the file that holds it"
-        )
 
 
 def with_privacy(measures: dict[str, Any], plan: Plan, source: Mapping[str, str], events: Sequence[Event]) -> dict[str, Any]:

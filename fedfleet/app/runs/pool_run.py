@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from fedfleet.app.assemble.client_config import client_configs
 from fedfleet.app.runs.run_folder import make_folder, make_parent, refuse_taken
 from fedfleet.app.spec import Spec
 from fedfleet.app.terminal.answers import say
+from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.json_text import parse_json
 from fedfleet.core.tensor_format import pack_tree
@@ -30,9 +32,9 @@ from fedfleet.network.pool.availability import Availability
 from fedfleet.network.pool.cgroups import PoolGroups, make_groups
 from fedfleet.network.pool.client_allocation import allocate_clients
 from fedfleet.network.pool.device_limits import DeviceLimits, FleetLimits
+from fedfleet.network.pool.device_pool import Pool, PoolPlan
 from fedfleet.network.pool.processes import end_leftovers, pool_name, recorded_pool
 from fedfleet.network.pool.restart_rule import RestartRule
-from fedfleet.network.pool.supervisor import Pool, PoolPlan
 from fedfleet.network.protocol.frames import split_address
 from fedfleet.store.file_modes import private_files
 from fedfleet.store.files import write_atomically
@@ -94,7 +96,7 @@ def run_pool(spec: Spec, out: Path | None, options: PoolOptions) -> PoolResult:
 
 def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, config: bytes) -> PoolResult:
     clients, world = setup.plan.clients, setup.world
-    limits = FleetLimits(world.devices, clients, cores=options.cores)
+    limits = FleetLimits(world.devices, clients, cores=options.cores, faults=world.faults)
     allocation = allocate_clients(clients, min(options.devices or clients, clients), setup.plan.seed)
     warnings = pool_warnings(setup, limits.first, allocation)
     for warning in warnings:
@@ -109,6 +111,7 @@ def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, c
     with _server(spec_path, folder, clients, options) as server:
         address = _await_address(server, folder)
         say(f"the server listens on {address}; {len(allocation)} device processes play {clients} clients")
+        say(f"watch it with: fedfleet status {address}")
         plan = PoolPlan(folder, split_address(address), allocation, limits, options.rule)
         with (folder / "template.log").open("ab") as log:
 
@@ -229,8 +232,8 @@ def pool_warnings(setup: Setup, limits: Sequence[DeviceLimits], allocation: Sequ
     faults = setup.world.faults
     if faults is not None:
         result.append(
-            "of the faults, the pool emulates clients that are down (crashes, outages); slow, lost, late and repeated reports "
-            "happen in simulations only"
+            "of the faults, the pool emulates slow clients and clients that are down (crashes, outages); lost, late and repeated "
+            "reports, if the spec has any, happen in simulations only"
         )
     if len(allocation) < len(limits):
         result.append(f"{len(limits)} clients take turns on {len(allocation)} processes: a client may wait for another's turn")
@@ -244,9 +247,11 @@ def _report(
     samples = setup.world.data.sizes(0)
     return {
         "format": FORMAT,
+        "began": round(time.time() - pool.journal.seconds, 3),
         "seconds": round(pool.journal.seconds, 3),
         "server_exit_code": code,
         "emulation": emulation(groups),
+        "cores_as_declared": cores_as_declared(pool.journal.tasks(), limits),
         "warnings": [*warnings],
         "devices": pool.rows(),
         "clients": [
@@ -258,6 +263,17 @@ def _report(
         ],
         "tasks": pool.journal.tasks(),
     }  # fmt: skip
+
+
+def cores_as_declared(tasks: Sequence[Mapping[str, Any]], limits: Sequence[DeviceLimits]) -> float | None:
+    """The `cores` with which devices would compute as fast as their fleet says, by the processor time that tasks took here.
+
+    >>> cores_as_declared([{"kind": "train", "cpu_seconds": 0.6, "samples": 100}], [DeviceLimits(seconds_per_sample=0.004)])
+    0.5
+    """
+    fastest = min((one.seconds_per_sample for one in limits if one.seconds_per_sample > 0), default=0.0)
+    here = [task["cpu_seconds"] / task["samples"] for task in tasks if task["kind"] == "train" and task["samples"]]
+    return float(f"{statistics.median(here) / TRAINING_PASSES / fastest:.3g}") if here and fastest else None
 
 
 def emulation(groups: PoolGroups) -> dict[str, str]:

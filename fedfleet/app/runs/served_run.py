@@ -16,6 +16,7 @@ import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.assemble.client_config import client_configs, shard_bytes
+from fedfleet.app.assemble.serve_checks import check_serve, numpy_refusal, unused_settings
 from fedfleet.app.assemble.setup import pin_frozen_weights
 from fedfleet.app.runs.conditions import (
     Conditions,
@@ -25,7 +26,7 @@ from fedfleet.app.runs.conditions import (
     with_bounds,
     write_conditions,
 )
-from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret, served_noise_source
+from fedfleet.app.runs.extra_measures import noise_source, noising_of, served_noise_source
 from fedfleet.app.runs.http_options import check_http
 from fedfleet.app.runs.join_url import browser_lines
 from fedfleet.app.runs.model_trust import has_model_code
@@ -41,7 +42,7 @@ from fedfleet.app.runs.run_folder import (
     refuse_taken,
     write_spec,
 )
-from fedfleet.app.spec import Spec, resolve
+from fedfleet.app.spec import Spec
 from fedfleet.app.terminal.answers import say, show, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Selector
@@ -55,7 +56,7 @@ from fedfleet.network.security.tls import ServerFiles, is_loopback, refuse_open,
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun, recover
 from fedfleet.network.server.serve import ListeningServer, make_private, remove_reports, serve
-from fedfleet.network.server.served_plan import ServedRun, check_servable
+from fedfleet.network.server.served_plan import ServedRun
 from fedfleet.network.server.server_loop import ServerLoop
 from fedfleet.network.server.supervisor import reserve_port
 from fedfleet.store import journal as journals
@@ -68,7 +69,6 @@ from fedfleet.store.seals import SEAL, identity, kind_of
 from fedfleet.store.signatures import load_private_key
 
 SERVED = "served"
-_SIMULATED_KEYS = ("devices", "states", "faults", "energy", "heterogeneity", "charge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +94,6 @@ def access_options(
     return AccessOptions(files, open_enrolment, evidence)
 
 
-def unused_settings(spec: Spec) -> list[str]:
-    """What a spec says of a simulated fleet, which a server has no use for: real devices show how they are."""
-    defaults = resolve({}).world
-    keys = [f"world.{key}" for key in _SIMULATED_KEYS if spec.world.get(key) != defaults.get(key)]
-    if not keys:
-        return []
-    single = len(keys) == 1
-    return [
-        f"{', '.join(keys)} {'describes' if single else 'describe'} a simulated fleet; here devices need real time, so "
-        f"{'this setting has' if single else 'these settings have'} no effect"
-    ]
-
-
 def serve_run(
     spec: Spec,
     out: Path | None,
@@ -128,14 +115,7 @@ def serve_run(
         refuse_open(address, access.files is not None)
     check_http(options)
     setup = assemble(spec)
-    if options.evaluate not in ("server", "devices", "both"):
-        raise BadInput(f"--evaluate: {options.evaluate!r} is not known; give server, devices or both")
-    if not options.devices:
-        options = replace(options, devices=setup.plan.pace.cohort)
-    options = replace(options, checkpoint_every=spec.run["checkpoint_every"])
-    check_servable(setup.plan, options.devices)
-    require_secret(setup.plan.algorithm)
-    noise_source(setup.plan.algorithm)
+    options = checked_options(setup, options)
     reserve_port(options.address)[0].close()  # a server that cannot listen must not leave a folder behind
     if options.http:
         reserve_port(options.http, "--http")[0].close()
@@ -146,7 +126,7 @@ def serve_run(
     if not (resume and has_spec):
         refuse_taken(folder, resume=resume)
         warn([*setup.plan.pace.doubts, *setup.warnings])  # what nobody in a simulated fleet can do says nothing of real devices
-        for sentence in unused_settings(spec):
+        for sentence in unused_settings(spec, setup):
             say(sentence)
         make_parent(folder)  # whoever may look into the folder in which runs lie: not into this one
     with private_files():
@@ -166,6 +146,33 @@ def serve_run(
             conditions = replace(known, bounded=needs_bounds(setup.plan.choose, options), noise=noise)
             write_conditions(folder, conditions)
             return _serve_and_finish(with_bounds(setup, conditions), folder, options, access, key, conditions, command)
+
+
+def checked_options(setup: Setup, options: ServeOptions) -> ServeOptions:
+    """The options of a server of this run, with what the spec says; whatever cannot be served is refused."""
+    if options.evaluate not in ("server", "devices", "both"):
+        raise BadInput(f"--evaluate: {options.evaluate!r} is not known; give server, devices or both")
+    devices = options.devices or setup.plan.pace.cohort
+    options = replace(options, devices=devices, checkpoint_every=setup.spec.run["checkpoint_every"])
+    check_serve(setup, options)
+    noise_source(setup.plan.algorithm)
+    return options
+
+
+def check_run(spec: Spec, options: ServeOptions) -> dict[str, Any]:
+    """What can be said of a served run before any device is there; a spec that cannot be served is refused."""
+    setup = assemble(spec)
+    options = checked_options(setup, options)
+    numpy = numpy_refusal(setup)
+    return {
+        "ok": True,
+        "spec_digest": spec.digest,
+        "devices": options.devices,
+        "least": setup.plan.pace.least,
+        "numpy": numpy,
+        "unused": unused_settings(spec, setup),
+        "warnings": [*setup.plan.pace.doubts, *setup.warnings, *setup.task.warnings],
+    }
 
 
 def needs_bounds(choose: Selector, options: ServeOptions) -> bool:
@@ -227,8 +234,8 @@ def with_note_on_scores(measures: dict[str, Any], *, own: int) -> dict[str, Any]
         return measures
     devices = f"{own:,} device{'s' if own > 1 else ''} enrolled with samples of {'their' if own > 1 else 'its'} own"
     note = (
-        f"{devices}, and the server has none of these: no device evaluated the last model, so scores of clients are of the people in "
-        "the server's own table; for scores of the devices, keep devices connected until the run ends, and give them time with "
+        f"{devices}, and the server has none of these: no device evaluated the last model, so scores of clients are of the people "
+        "in the server's own table; for scores of the devices, keep devices connected until the run ends, and give them time with "
         "--evaluate-seconds"
     )
     return {**measures, "warnings": [*measures["warnings"], note]}
@@ -317,9 +324,7 @@ def _greeter(
         security = "with TLS" if access.files is not None else "on this machine only, without TLS"
         say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
         if least > options.devices:
-            say(
-                f"a round needs {least} devices at the same time, more than --devices {options.devices}; pace.min_clients lowers this"
-            )
+            say(f"a round needs {least} devices at the same time, more than --devices {options.devices}: see pace.min_clients")
         if listening.http:
             say(
                 f"devices may call over HTTP too: fedfleet device --server http{'s' * (access.files is not None)}://{listening.http}"

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from fedfleet.core.engines import require_engine
 from fedfleet.core.trees import Array
-from fedfleet.executors.engine_model import require_engine
 
 # An expression or a value of MNN.
 Var = Any

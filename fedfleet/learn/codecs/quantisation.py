@@ -10,6 +10,7 @@ the report is refused.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -215,8 +216,14 @@ def fp16() -> Codec:
     """IEEE half precision: 11 bits of precision; beyond 65,504 numbers become infinite, and such a report is refused."""
     return _half(
         "fp16", "float16", lambda v: np.where(np.abs(v) >= 65520.0, np.inf, np.abs(v) * 2.0**-11 + 2.0**-25),
-        lambda v: v.astype(np.float16), lambda v: v.astype(np.float32),
+        lambda v: v.astype(np.float16), _from_halves,
     )  # fmt: skip
+
+
+def _from_halves(leaf: Array) -> Array:
+    """Numpy converts one by one; PyTorch, where it is loaded anyway as on a server, several at a time to the same bits."""
+    torch: Any = sys.modules.get("torch")
+    return leaf.astype(np.float32) if torch is None else torch.from_numpy(np.require(leaf, requirements="W")).float().numpy()
 
 
 def bf16() -> Codec:

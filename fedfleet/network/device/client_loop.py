@@ -44,7 +44,7 @@ class Stopped(BaseException):
 class DeviceOptions:
     """How a device takes part: as which client, with which token, data and evidence, within which caps.
 
-    It tries a server for `patience` seconds, and one that never answered for `first_seconds`.
+    It tries a server for `patience` seconds, and one that never answered for `first_seconds`. `observer` is told of its work.
     """
 
     client: int | None = None
@@ -57,6 +57,7 @@ class DeviceOptions:
     caps: Caps = field(default_factory=Caps)
     patience: float = 600.0
     first_seconds: float = FIRST_SECONDS
+    observer: WorkObserver = NO_OBSERVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +100,9 @@ class Device:
         say: Callable[[str], None],
         wait: RetryPolicy | None = None,
         check_samples: CheckSamples | None = None,
-        observer: WorkObserver = NO_OBSERVER,
     ) -> None:
         self.connection, self.store, self.options, self._make_runtime, self._say = (connection, store, options, make_runtime, say)
-        self._wait, self._check_samples, self._observer = wait or RetryPolicy(), check_samples, observer
+        self._wait, self._check_samples = wait or RetryPolicy(), check_samples
         self._config, self._runtime = b"", None
         self._identity: Identity | None = None
         self.safe = self.declined = 0  # tasks
@@ -243,7 +243,7 @@ class Device:
             # Perhaps another server has taken its place.
             self._enrol(self.options.patience)
         context = WorkContext(
-            self.connection, self._caller, self.store, self.options.caps, self._wait, self._say_once, self._observer
+            self.connection, self._caller, self.store, self.options.caps, self._wait, self._say_once, self.options.observer
         )
         try:
             runtime = self._ready_runtime(frozen_fetcher(context, work, until))
@@ -263,7 +263,7 @@ class Device:
             return result
         self._effort.failed = 0
         self._effort.seconds += time.monotonic() - began
-        self._observer.reported(head)
+        self.options.observer.on_report(head)
         try:
             self.store.keep_report(WaitingReport(head, payload, until))
         except RunFailed as error:  # then it lasts as long as this process
@@ -309,7 +309,7 @@ class Device:
         self.store.drop_report()
         self._current_work = None
         safe = result is not None and result[0].status == pb.Receipt.SAFE
-        self._observer.ended(head, "late" if result is None else "safe" if safe else "refused")
+        self.options.observer.on_end(head, "late" if result is None else "safe" if safe else "refused")
         if result is None:
             self._say_once(f"the report of task {head.task} could not be handed in before its lease ended")
             return None
@@ -325,7 +325,7 @@ class Device:
         self.declined += 1
         self._say(f"declining task {work.task}: {why}")
         head, until = _decline_report(work, self._caller, why), time.time() + _lease_of(work)
-        self._observer.reported(head)
+        self.options.observer.on_report(head)
         return self._send_report(head, b"", until)
 
     # ---- good-bye -------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def train_task(
 ) -> LocalResult:
     """Do one task's work. What the server sent is `Refused` if it does not fit.
 
-    `noise_key` is that of the noise that the client adds, where it adds any; None: as in a simulation, which the server could repeat.
+    `noise_key` is that of the noise that the client adds, where it adds any; None: as in a simulation, which a server could repeat.
     """
     half, seed = runtime.local_pass(assignment.settings), runtime.seed if assignment.seed is None else assignment.seed
     coded = half if isinstance(half, LocalPass) and half.up is not None else None
@@ -134,7 +134,7 @@ def server_at_version(runtime: ClientRuntime, version: int) -> ServerState:
 
 def model_of(runtime: ClientRuntime, assignment: Assignment, model: bytes, memory: Slots) -> Tree:
     """The model that this client would use: what the server sent, made its own."""
-    received_params = unpack_tree(model)
+    received_params = unpack_tree(model) if model else {}  # in a code a method that offers nothing sends no bytes
     if not runtime.params.keys() <= received_params.keys():
         received_params = decode_offer(runtime, assignment, runtime.local_pass(assignment.settings), model).params
     return personal_model(runtime.algorithm, {n: received_params[n] for n in runtime.params}, lambda: memory)

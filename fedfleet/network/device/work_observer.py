@@ -18,11 +18,11 @@ class WorkObserver(Protocol):
         """What surrounds the computation of a task."""
         ...
 
-    def reported(self, head: pb.Report) -> None:
+    def on_report(self, head: pb.Report) -> None:
         """A report is ready; a declined task is one that says why."""
         ...
 
-    def ended(self, head: pb.Report, end: ReportEnd) -> None:
+    def on_end(self, head: pb.Report, end: ReportEnd) -> None:
         """There is a last word on a report."""
         ...
 
@@ -35,10 +35,10 @@ class NoObserver:
         del work
         return nullcontext()
 
-    def reported(self, head: pb.Report) -> None:
+    def on_report(self, head: pb.Report) -> None:
         """Nobody is told."""
 
-    def ended(self, head: pb.Report, end: ReportEnd) -> None:
+    def on_end(self, head: pb.Report, end: ReportEnd) -> None:
         """Nobody is told."""
 
 

@@ -7,7 +7,7 @@ import { readTensors, writeTensors } from "./tensors.js";
 
 const EVALUATION_BATCH = 256;
 const YIELD_MS = 40; // after which other work of this thread has its turn
-const MEMORY_BYTES = 1 << 29; // that one batch may take
+const MEMORY_BYTES = 512 << 20; // that one batch may take
 
 /** The samples of these rows as one batch. */
 function batchOf(samples, rows, shape) {
@@ -90,14 +90,15 @@ function step(method, weights, gradient, start, velocity, rate) {
 function difference(start, state) {
   return new Map([...state].map(([name, leaf]) => {
     if (leaf.type !== "<f4") return [name, leaf];
-    const before = start.get(name).data;
-    return [name, { ...leaf, data: leaf.data.map((v, i) => v - before[i]) }];
+    const before = start.get(name).data, data = new Float32Array(before.length);
+    for (let i = 0; i < data.length; i++) data[i] = leaf.data[i] - before[i];
+    return [name, { ...leaf, data }];
   }));
 }
 
 function length(update) {
   let sum = 0;
-  for (const leaf of update.values()) if (leaf.type === "<f4") for (const v of leaf.data) sum += v * v;
+  for (const { data, type } of update.values()) if (type === "<f4") for (let i = 0; i < data.length; i++) sum += data[i] * data[i];
   return Math.sqrt(sum);
 }
 
@@ -122,7 +123,7 @@ export async function score(method, bytes, samples, tell = async () => {}, until
 /** Seconds of one training batch of this model on made-up numbers: {seconds, batch}. */
 export async function timeBatches(method, atLeast = 0.3) {
   const { model, batch } = method, width = model.sampleShape.reduce((a, b) => a * b, 1);
-  const noise = (n, spread) => Float32Array.from({ length: n }, (_, i) => spread * Math.sin(i * 12.9898 + 1));
+  const noise = (n, spread) => new Float32Array(n).map((_, i) => spread * Math.sin(i * 12.9898 + 1));
   const leaves = new Map([...model.leaves].map(([name, leaf]) => {
     const size = leaf.shape.reduce((a, b) => a * b, 1);
     return [name, { ...leaf, data: leaf.type === "<f4" ? noise(size, 0.05) : new BigInt64Array(size) }];

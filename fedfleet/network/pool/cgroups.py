@@ -86,8 +86,8 @@ def make_groups(name: str, trees: Iterable[GroupTree] | None = None) -> PoolGrou
                 missing.pop(controller, None)
             except OSError as error:
                 missing[controller] = (
-                    f"no control group can be made under {tree.folder} ({error.strerror}); run as root, or in a delegated group: "
-                    "systemd-run --user --scope -p Delegate=yes"
+                    f"no control group can be made under {tree.folder} ({error.strerror}); run as root, or in a group that was "
+                    "delegated to this user (for systemd: a scope with Delegate=yes)"
                 )
     for controller in ("cpu", "memory"):
         if controller not in found:

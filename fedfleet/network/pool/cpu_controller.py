@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedfleet.network.pool.cpu_budget import CpuBudget
-from fedfleet.network.pool.processes import cpu_clock, die_with_parent, leave_group, parent_of_start, raise_priority
+from fedfleet.network.pool.processes import (
+    cpu_clock,
+    die_with_parent,
+    leave_group,
+    parent_of_start,
+    raise_file_limit,
+    raise_priority,
+)
 
 TICK = 0.004  # seconds between two looks while somebody has a budget
 
@@ -101,6 +108,7 @@ def main() -> None:
     leave_group()
     die_with_parent(parent_of_start())
     raise_priority()
+    raise_file_limit()
     controller, rest = Controller(), b""
     while True:
         ready, _, _ = select.select([0], [], [], TICK if controller.ticking else None)

@@ -10,7 +10,7 @@ import numpy as np
 from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.records import Cost, Floats, Ints
 from fedfleet.core.shared_rows import row_of
-from fedfleet.core.sources import DeviceSource
+from fedfleet.core.sources import DeviceSource, FaultSource
 from fedfleet.core.stages import declared_table, stages_of
 
 _BYTES = 1e6  # by which the speed of a link is asked for
@@ -38,26 +38,27 @@ class FleetLimits:
     """The limits of all clients of a fleet, turn by turn: what varies from trip to trip in the simulation varies here too.
 
     The fastest processor of the fleet gets `cores` of this machine, and each other one its part of that by the seconds that a
-    sample takes. A trip's latency is shared by the two directions.
+    sample takes. A trip's latency is shared by the two directions. What `faults` slow down has less of everything in that turn.
     """
 
-    def __init__(self, devices: DeviceSource, clients: int, *, cores: float = 1.0) -> None:
-        self._devices, self._cores = devices, cores
+    def __init__(self, devices: DeviceSource, clients: int, *, cores: float = 1.0, faults: FaultSource | None = None) -> None:
+        self._devices, self._cores, self._faults = devices, cores, faults
         everyone = np.arange(clients)
         self._memory_mb = _memory_mb(devices, everyone)
         seconds = self._stage("compute", Cost(np.ones(clients), np.zeros(clients), np.zeros(clients)), everyone, 0)
         self._fastest = min((float(s) for s in seconds / TRAINING_PASSES if 0 < s < math.inf), default=0.0)
         self.first = self.at(everyone, 0)
-        # Most fleets have the same limits at every turn.
-        self.constant = self.first == self.at(everyone, 1) == self.at(everyone, 2)
+        # Most fleets have the same limits at every turn; whether faults slow nobody cannot be seen at a few.
+        self.constant = faults is None and self.first == self.at(everyone, 1) == self.at(everyone, 2)
 
     def at(self, clients: Ints, turn: int) -> list[DeviceLimits]:
         """The limits of these clients in their turn of this number, as the fleet's own source says them of a task."""
         none, ones = np.zeros(len(clients)), np.ones(len(clients))
-        down = self._stage("download", Cost(none, _BYTES * ones, none), clients, turn)
-        up = self._stage("upload", Cost(none, none, _BYTES * ones), clients, turn)
-        seconds = self._stage("compute", Cost(ones, none, none), clients, turn) / TRAINING_PASSES
-        latency = self._stage("latency", Cost(none, none, none), clients, turn)
+        slower = ones if self._faults is None else self._faults.slowdown(clients, 0.0, np.full(len(clients), turn, np.int64))
+        down = slower * self._stage("download", Cost(none, _BYTES * ones, none), clients, turn)
+        up = slower * self._stage("upload", Cost(none, none, _BYTES * ones), clients, turn)
+        seconds = slower * self._stage("compute", Cost(ones, none, none), clients, turn) / TRAINING_PASSES
+        latency = slower * self._stage("latency", Cost(none, none, none), clients, turn)
         memory = self._memory_mb[clients]
         return [
             DeviceLimits(

@@ -58,13 +58,11 @@ def _play(client: Message, turn: threading.Lock, emit: Emit, make_runtime: MakeR
     def say(text: str) -> None:
         sys.stderr.write(f"client {number}: {text}\n")
 
-    options = DeviceOptions(client=number, patience=PATIENCE, first_seconds=PATIENCE)
+    observer = TurnRecorder(client, turn, emit)
+    options = DeviceOptions(client=number, patience=PATIENCE, first_seconds=PATIENCE, observer=observer)
     try:
         with closing(DeviceStore(Path(client["store"]))) as store, closing(Connection(client["server"])) as connection:
-            observer = TurnRecorder(client, turn, emit)
-            device = Device(
-                connection, store, options, lambda config, fetch: make_runtime(config, None, fetch), say, observer=observer
-            )
+            device = Device(connection, store, options, lambda config, fetch: make_runtime(config, None, fetch), say)
             result = device.run()
     except FedFleetError as error:
         say(str(error))
@@ -103,7 +101,7 @@ class TurnRecorder:
                     "task_mb": max(0.0, after.get("peak_mb", 0.0) - before.get("rss_mb", 0.0)),
                 }
 
-    def reported(self, head: pb.Report) -> None:
+    def on_report(self, head: pb.Report) -> None:
         """Tell the pool what a task took."""
         now = time.monotonic()
         round, began, ended = self._rounds.get(head.task, (0, now, now))
@@ -117,7 +115,7 @@ class TurnRecorder:
             }
         )  # fmt: skip
 
-    def ended(self, head: pb.Report, end: ReportEnd) -> None:
+    def on_end(self, head: pb.Report, end: ReportEnd) -> None:
         """Tell the pool that a task is over."""
         self._rounds.pop(head.task, None)
         self._memory.pop(head.task, None)

@@ -129,7 +129,7 @@ def _cpu_by_signals() -> list[Capability]:
                 time.sleep(0.005)
             return Capability("cpu", how, share, _used_share(busy.pid), "of a core")
 
-    return [_tried(lambda share=share: at(share), "cpu", "budget, kept by signals") for share in SHARES]
+    return [_try_limit(lambda share=share: at(share), "cpu", "budget, kept by signals") for share in SHARES]
 
 
 def _freezing() -> Capability:
@@ -142,7 +142,7 @@ def _freezing() -> Capability:
                 continue
             return Capability("offline", "frozen process", 0.0, _used_share(busy.pid, 0.3), "of a core")
 
-    return _tried(freeze, "offline", "frozen process")
+    return _try_limit(freeze, "offline", "frozen process")
 
 
 # ---- memory -------------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def _refused_memory() -> Capability:
         reason = "" if said.strip() == b"refused" else "this system does not count the memory of a process against its data limit"
         return Capability("memory", how, reason=reason)
 
-    return _tried(cap, "memory", how)
+    return _try_limit(cap, "memory", how)
 
 
 def _kernel_memory(groups: PoolGroups, group: DeviceGroup) -> Capability:
@@ -175,7 +175,7 @@ def _kernel_memory(groups: PoolGroups, group: DeviceGroup) -> Capability:
         known = process.returncode == -9 and group.oom_kills() > before
         return Capability("memory", how, reason="" if known else "the kernel did not end and count a process over its limit")
 
-    return _tried(greedy, "memory", how)
+    return _try_limit(greedy, "memory", how)
 
 
 # ---- the network --------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def _round_trip(line: socket.socket, nbytes: int) -> float:
     return time.monotonic() - began
 
 
-def _tried(attempt: Callable[[], Capability], limit: str, how: str) -> Capability:
+def _try_limit(attempt: Callable[[], Capability], limit: str, how: str) -> Capability:
     try:
         return attempt()
     except _ERRORS as error:

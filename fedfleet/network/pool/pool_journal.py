@@ -11,7 +11,7 @@ from typing import IO, Any
 Row = dict[str, Any]
 _TASK_COLUMNS = (
     "client", "task", "kind", "round", "began", "ended", "declined", "download_seconds", "compute_seconds", "cpu_seconds",
-    "bytes_down", "bytes_up", "samples", "private_mb", "task_mb",
+    "bytes_down", "bytes_up", "samples", "private_mb", "task_mb", "cpu_share", "up", "down", "delay",
 )  # fmt: skip
 _MOMENTS = ("began", "ended", "at")  # of the clock that all processes of a machine share
 

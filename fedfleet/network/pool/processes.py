@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import secrets
 import signal
 import sys
@@ -46,6 +47,13 @@ def raise_priority() -> None:
     """Let this process run before others that are ready, where that is permitted: its timers are what others are measured by."""
     with suppress(OSError):
         os.nice(-10)
+
+
+def raise_file_limit() -> None:
+    """Let this process hold as many files as the system permits: each device takes some of its pool's."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def parent_of_start() -> int:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from fedfleet.network.pool.link import Link
-from fedfleet.network.pool.processes import die_with_parent, leave_group, parent_of_start, raise_priority
+from fedfleet.network.pool.processes import die_with_parent, leave_group, parent_of_start, raise_file_limit, raise_priority
 
 _QUEUED = 4096  # pieces on their way through a delay; beyond, the sender waits
 
@@ -192,6 +192,7 @@ def main() -> None:
     leave_group()
     die_with_parent(parent_of_start())
     raise_priority()
+    raise_file_limit()
     asyncio.run(_run())
 
 

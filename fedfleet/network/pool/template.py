@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.core.errors import RunFailed
-from fedfleet.network.pool.processes import die_with_parent, leave_group, parent_of_start
+from fedfleet.network.pool.processes import die_with_parent, leave_group, parent_of_start, raise_file_limit
 
 Message = dict[str, Any]
 Emit = Callable[[Message], None]
@@ -34,6 +34,7 @@ def run_template(prepare: Callable[[Message], None], be_device: BeDevice) -> Non
     leave_group()
     die_with_parent(parent_of_start())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise_file_limit()
     orders = _Lines()
     while not (first := orders.read()):
         if orders.at_end:

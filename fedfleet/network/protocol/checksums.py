@@ -6,6 +6,7 @@ put together by what the bytes of the second one do to the checksum of the first
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 _POLYNOMIAL = 0x82F63B78  # of Castagnoli, its bits reversed
 _ONES = 0xFFFFFFFF
-_MOST_BYTEWISE = 1 << 10  # bytes; beyond, lanes are faster, and numpy is worth loading
+_MOST_BYTEWISE = 1 << 10  # bytes; beyond, lanes are faster
+# Beyond, lanes are worth loading numpy: a device that waits for work has none, and numpy would be half of its memory.
+_MOST_WITHOUT_NUMPY = 1 << 18
 _MOST_LANES = 1 << 12
 
 
@@ -28,7 +31,7 @@ def extend_plainly(crc: int, data: Bytes) -> int:
     '0xe3069283'
     """
     state = crc ^ _ONES
-    if len(data) <= _MOST_BYTEWISE:
+    if len(data) <= (_MOST_BYTEWISE if "numpy" in sys.modules else _MOST_WITHOUT_NUMPY):
         table = _byte_table()
         for byte in bytes(data):
             state = table[(state ^ byte) & 255] ^ (state >> 8)

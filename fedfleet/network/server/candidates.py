@@ -200,14 +200,14 @@ class Candidates:
 def few_devices_text(round: int, present: int, at_least: int, seconds: float) -> str:
     """Why no device gets a task although some come, and what to do.
 
-    >>> few_devices_text(1, 1, 2, 90.0).partition(";")[0]
-    'round 1 has waited 90 s: it needs 2 devices at the same time, and 1 is connected (--patience does not lower this number)'
+    >>> few_devices_text(1, 1, 2, 90.0).partition(":")[0]
+    'round 1 has waited 90 s for 2 devices at the same time; 1 is connected, and --patience does not lower this number'
     """
     connected = f"{present} {'is' if present == 1 else 'are'} connected"
     return (
-        f"round {round} has waited {seconds:.0f} s: it needs {at_least} devices at the same time, and {connected} (--patience does "
-        "not lower this number); keep more devices connected at the same time; if devices come one after another, use pace.use = "
-        '"buffered" (or pace.min_clients = 1 with pace.min_share = 0), and serve with --devices 1'
+        f"round {round} has waited {seconds:.0f} s for {at_least} devices at the same time; {connected}, and --patience does not "
+        "lower this number: keep more connected, or, if devices come one after another, use --devices 1 and pace.use = "
+        '"buffered" (or pace.min_clients = 1, pace.min_share = 0)'
     )
 
 

@@ -167,14 +167,14 @@ def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec], cipher
     refusals = dict(job.refusals)
     reports: list[Report] = []
     contexts = [c for c in command.contexts if c.task not in job.refusals]
-    waves = dict(zip(command.tasks, command.waves, strict=True))
+    waves = dict(zip(command.tasks, command.waves, strict=True)) if algorithm.fold.partial else {}
     for context in contexts:
         if context.task not in spooled:
             raise RunFailed(f"the report of task {context.task} is not in the spool: nothing was committed")
         entry, data = spooled[context.task]
         try:
             codec = codecs.get(context.client)
-            like = {} if codec is None else sent_layout(plan, command.server, waves[context.task], context)
+            like = {} if codec is None else sent_layout(plan, command.server, waves.get(context.task), context)
             update = _decode_update(data, codec, like)
         except Refused as error:
             refusals[context.task] = f"client {context.client}: {printable(str(error))}"
@@ -188,11 +188,11 @@ def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec], cipher
     return replace(folded, rejected=tuple(sorted((*quoted, *rejections), key=lambda r: r.task)))
 
 
-def sent_layout(plan: Plan, server: ServerState, wave: Wave, context: Context) -> Tree:
+def sent_layout(plan: Plan, server: ServerState, wave: Wave | None, context: Context) -> Tree:
     """Names, shapes and types of what the client of this task sends: where methods cut the model, that is a part of it."""
     algorithm, client, settings = plan.algorithm, context.client, context.settings
     whole = algorithm.fold.like(server)
-    if not algorithm.fold.partial:
+    if wave is None or not algorithm.fold.partial:
         return whole
     offer, local = algorithm.offer(wave.server, client, settings), algorithm.local(client, settings)
     key = int(wave.keys[context.task - wave.first])
@@ -202,10 +202,8 @@ def sent_layout(plan: Plan, server: ServerState, wave: Wave, context: Context) -
     if not isinstance(job.local, LocalPass):
         return whole
     offered = job.offer.params
-    sent = set(job.local.sent_names(offered))
-    return {
-        n: np.zeros(offered[n].shape, v.dtype) if n in offered else v for n, v in whole.items() if n in sent or n not in offered
-    }
+    sent = {n: np.zeros(offered[n].shape, whole[n].dtype) for n in job.local.sent_names(offered) if n in whole}
+    return {n: sent.get(n, v) for n, v in whole.items() if n in sent or n not in offered}
 
 
 def _decode_update(data: bytes, codec: Codec | None, like: Tree) -> Tree:

@@ -175,7 +175,7 @@ class Evaluations:
         return effects
 
     def _share(self, command: Evaluate) -> EvalShare:
-        """Who evaluates this model. The samples that devices brought are theirs alone: the server has other ones under their numbers."""
+        """Who evaluates this model. Samples that devices brought are theirs alone: the server has others under their numbers."""
         own = self._mode == "server" and bool(self._served.registry.declared.own.any())
         return share_of("both" if own else self._mode, command.clients)
 

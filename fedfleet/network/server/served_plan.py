@@ -51,18 +51,47 @@ class ServedRun:
     shard: Callable[[int], bytes] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ServeRule:
+    """Something that cannot be served: the setting, why, and what to do instead, in the words of the refusal and of its table."""
+
+    setting: str
+    why: str
+    cure: str
+    applies: Callable[[Plan], bool] = lambda plan: False
+
+    def sentence(self) -> str:
+        """The refusal."""
+        return f"{self.setting}: {self.why}; {self.cure}"
+
+
+PLAN_RULES: tuple[ServeRule, ...] = (
+    ServeRule(
+        'algorithm.use = "centralized"',
+        "it trains on all clients' data in one place, which devices cannot do",
+        "use another algorithm, or simulate it with fedfleet run",
+        lambda plan: plan.algorithm.pooled,
+    ),
+    ServeRule(
+        "choose",
+        "the selector needs the joules of a task in advance, which no device reports",
+        "use a selector that goes by seconds or losses, or simulate it with fedfleet run",
+        lambda plan: "joules" in plan.choose.sees,
+    ),
+)
+
+
 def check_servable(plan: Plan, devices: int) -> None:
     """Refuse what cannot work over a network, with one sentence each."""
-    if plan.algorithm.pooled:
-        raise BadInput(
-            f"algorithm {plan.algorithm.name!r} trains on all clients' data in one place, which devices cannot do; simulate it"
-        )
+    for rule in PLAN_RULES:
+        if rule.applies(plan):
+            raise BadInput(rule.sentence())
     check_sees(plan)
-    if "joules" in plan.choose.sees:
-        raise BadInput(
-            f"choose: selector {plan.choose.name!r} needs the joules of clients in advance, which no device of a real network "
-            "reports; use a selector that goes by seconds or losses, or simulate it with fedfleet run"
-        )
+    check_devices(plan, devices)
+
+
+def check_devices(plan: Plan, devices: int) -> None:
+    """Refuse a declared fleet that is larger than the run's."""
     if not 1 <= devices <= plan.clients:
         raise BadInput(
             f"--devices: cannot wait for {devices} devices in a fleet of {plan.clients} clients; give 1 to {plan.clients}"

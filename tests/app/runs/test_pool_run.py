@@ -15,12 +15,12 @@ import pytest
 
 from fedfleet.app.assemble import assemble
 from fedfleet.app.runs import perform
-from fedfleet.app.runs.pool_run import pool_warnings
+from fedfleet.app.runs.pool_run import cores_as_declared, pool_warnings
 from fedfleet.app.spec import load_spec, resolve
 from fedfleet.core.events import TaskLost
 from fedfleet.core.trees import content_hash
 from fedfleet.network.pool.client_allocation import allocate_clients
-from fedfleet.network.pool.device_limits import FleetLimits
+from fedfleet.network.pool.device_limits import DeviceLimits, FleetLimits
 from fedfleet.network.pool.processes import MARK
 from fedfleet.store import journal
 from fedfleet.store.files import load_tree
@@ -270,6 +270,15 @@ def test_clients_come_go_and_crash_as_the_fleet_says(pool, tmp_path):
         later = [one for one in emulated.events("started") if one["device"] == row["device"] and one["seconds"] > row["seconds"]]
         assert later or row["seconds"] > emulated.report["seconds"] - 15.0
     assert emulated.left() == []
+
+
+def test_the_cores_of_the_declared_speed_follow_from_what_tasks_took():
+    tasks = [{"kind": "train", "cpu_seconds": 0.3 * n, "samples": 100 * n} for n in (1, 2, 3)]
+    tasks += [{"kind": "evaluate", "cpu_seconds": 9.0, "samples": 1}, {"kind": "train", "cpu_seconds": 0.0, "samples": 0}]
+    slow, fast = DeviceLimits(seconds_per_sample=0.1), DeviceLimits(seconds_per_sample=0.01)
+    assert cores_as_declared(tasks, [slow, fast]) == pytest.approx(0.1)
+    assert cores_as_declared(tasks, [DeviceLimits()]) is None
+    assert cores_as_declared([], [fast]) is None
 
 
 # ---- what is said before anything starts --------------------------------------------------------------------------------

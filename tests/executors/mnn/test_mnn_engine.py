@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from fedfleet.core import engines
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.registry import builder, names, parameters
-from fedfleet.executors import engine_model
 from fedfleet.executors.described_executor import load_engine
 from fedfleet.executors.mnn.mnn_engine import KNOWN
 from fedfleet.executors.numpy.model import KNOWN as NUMPY_KNOWN
@@ -108,9 +108,9 @@ def test_what_it_cannot_compute_is_named(monkeypatch):
 
 
 def test_a_missing_package_is_one_sentence(monkeypatch):
-    monkeypatch.setattr(engine_model, "find_spec", lambda name: None)
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"needs the package MNN, which is not installed; pip install 'fedfleet\[mnn\]'"):
-        engine_model.require_engine("mnn")
+        engines.require_engine("mnn")
 
 
 def test_loading_prints_nothing():

@@ -28,10 +28,10 @@ class Recorder:
         yield
         self.told.append(("ends", work.task))
 
-    def reported(self, head):
+    def on_report(self, head):
         self.told.append(("reported", head.task, head.declined))
 
-    def ended(self, head, end):
+    def on_end(self, head, end):
         self.told.append((end, head.task))
 
 
@@ -40,7 +40,7 @@ def attend(fake, tmp_path):
     def run(observer):
         connection, store = Connection(fake.address), DeviceStore(tmp_path / "s")
         try:
-            return Device(connection, store, DeviceOptions(), toy_kit, lambda text: None, swift(), observer=observer).run()
+            return Device(connection, store, DeviceOptions(observer=observer), toy_kit, lambda text: None, swift()).run()
         finally:
             connection.close()
             store.close()

@@ -383,7 +383,8 @@ def test_the_page_is_for_everybody_and_runs_only_what_is_its_own(tmp_path: Path,
                 reply.status == 200 and reply.body.startswith(b"<script") and reply.headers["content-type"].startswith("text/html")
             )
             policy = reply.headers["content-security-policy"]
-            assert policy.startswith("default-src 'self'; worker-src 'self'") and "unsafe" not in policy
+            assert policy.startswith("default-src 'self'; worker-src 'self'") and "unsafe-inline" not in policy
+            assert "script-src 'self' 'wasm-unsafe-eval'" in policy and "'unsafe-eval'" not in policy
         assert (await client.ask("GET", "/join/a.js")).headers["content-type"].startswith("text/javascript")
         for path in ("/join/secret.txt", "/join/../a.js", "/join/b.js"):
             assert (await client.ask("GET", path)).status == 404

@@ -23,6 +23,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { readSheet, readMethod } from "$PAGE/method.js";
 import { train, score } from "$PAGE/local_training.js";
 import { readTensors } from "$PAGE/tensors.js";
+import { computePlainly } from "$PAGE/products.js";
+if (told.plain) computePlainly();
 const file = (name) => new Uint8Array(readFileSync(`${told.folder}/${name}`));
 const held = readTensors(file("samples.safetensors"));
 const samples = (part) => ({ x: held.get(`${part}_x`).data, y: Int32Array.from(held.get(`${part}_y`).data, Number) });
@@ -41,7 +43,7 @@ def table(task, algorithm):
     return {"task": task, "algorithm": algorithm, "world": {"clients": 6}, "pace": {"cohort": 3}, "stop": {"rounds": 2}, "seed": 5}
 
 
-def compare(folder, task, algorithms, assignment, tolerance):
+def compare(folder, task, algorithms, assignment, tolerance=1e-4, *, plain=False):
     """Train each method on one task here and there, and compare updates, weights, statistics and scores."""
     runtimes, runs = [], []
     for number, algorithm in enumerate(algorithms):
@@ -58,7 +60,7 @@ def compare(folder, task, algorithms, assignment, tolerance):
     for part, rows in (("train", runtime.train), ("test", runtime.test)):
         held[f"{part}_x"], held[f"{part}_y"] = data.x[rows], data.y[rows]
     (folder / "samples.safetensors").write_bytes(pack_tree(held))
-    found = run_script(WORK, folder, runs=runs)
+    found = run_script(WORK, folder, runs=runs, plain=plain)
     for number, ((runtime, model), result) in enumerate(zip(runtimes, found, strict=True)):
         wanted = train_task(runtime, assignment, model, {})
         update, expected = unpack_tree((folder / f"{number}.update").read_bytes()), unpack_tree(wanted.payload)
@@ -82,20 +84,57 @@ METHODS = [
 
 @pytest.mark.parametrize("task", ["digits_mlp", "digits_logreg"])
 def test_whole_passes_of_dense_models_are_those_of_the_numpy_engine(task, tmp_path):
-    compare(tmp_path, {"use": task}, METHODS, Assignment(3), 1e-4)
+    compare(tmp_path, {"use": task}, METHODS, Assignment(3))
 
 
 def test_what_a_task_changes_is_followed(tmp_path):
-    compare(tmp_path, {"use": "digits_mlp"}, [{"use": "fedavg"}], Assignment(4, steps=5, share=0.5, settings={"rate": 0.01}), 1e-4)
+    compare(tmp_path, {"use": "digits_mlp"}, [{"use": "fedavg"}], Assignment(4, steps=5, share=0.5, settings={"rate": 0.01}))
 
 
 def test_one_pass_of_a_convolutional_network_is_that_of_the_numpy_engine(tmp_path):
-    compare(tmp_path, {"use": "har_cnn", "synthetic": True}, [{"use": "fedavg", "epochs": 1}], Assignment(2, share=0.25), 1e-4)
+    compare(tmp_path, {"use": "har_cnn", "synthetic": True}, [{"use": "fedavg", "epochs": 1}], Assignment(2, share=0.25))
 
 
 @pytest.mark.slow
 def test_one_pass_of_femnist_cnn_is_that_of_the_numpy_engine(tmp_path):
-    compare(tmp_path, {"use": "femnist_cnn", "synthetic": True}, [{"use": "fedavg", "epochs": 1}], Assignment(2, share=0.25), 1e-4)
+    compare(tmp_path, {"use": "femnist_cnn", "synthetic": True}, [{"use": "fedavg", "epochs": 1}], Assignment(2, share=0.25))
+
+
+def test_a_browser_without_webassembly_trains_the_same(tmp_path):
+    compare(tmp_path, {"use": "digits_cnn"}, [{"use": "fedavg"}], Assignment(2, steps=5), plain=True)
+
+
+PRODUCTS = """
+import { computePlainly, kernelName, matrix, multiply, transposed } from "$PAGE/products.js";
+const results = [];
+const numbers = (n, seed) => Float32Array.from({ length: n }, (_, i) => Math.sin(i * 1.7 + seed));
+for (const plain of [false, true]) {
+  if (plain) computePlainly();
+  for (const [rows, columns, depth] of told.sizes) {
+    const a = numbers(rows * depth, 1), b = numbers(depth * columns, 2), c = new Float32Array(rows * columns + 3).fill(1);
+    multiply(rows, columns, depth, matrix(a, depth), matrix(b, columns), c, 2, false);
+    multiply(rows, columns, depth, transposed(a, rows), transposed(b, depth), c, 2, true);
+    let worst = Math.abs(c[0] - 1) + Math.abs(c[1] - 1) + Math.abs(c.at(-1) - 1);
+    for (let i = 0; i < rows; i++) {
+      for (let j = 0; j < columns; j++) {
+        let sum = 0;
+        for (let k = 0; k < depth; k++) sum += a[i * depth + k] * b[k * columns + j] + a[k * rows + i] * b[j * depth + k];
+        worst = Math.max(worst, Math.abs(sum - c[2 + i * columns + j]) / depth);
+      }
+    }
+    results.push(worst);
+  }
+  results.push(kernelName());
+}
+console.log(JSON.stringify(results));
+"""
+
+
+def test_products_of_any_size_are_right_in_webassembly_and_without(tmp_path):
+    sizes = [(1, 1, 1), (4, 8, 3), (3, 7, 5), (5, 9, 257), (13, 17, 600), (64, 2, 30), (2, 40, 1)]
+    found = run_script(PRODUCTS, tmp_path, sizes=sizes)
+    assert [name for name in found if isinstance(name, str)] == ["WebAssembly", "JavaScript"]
+    assert max(value for value in found if not isinstance(value, str)) < 1e-6
 
 
 # ---- every operation, by itself -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from fedfleet.core.records import Cost
 from fedfleet.core.rng import client_keys
 from fedfleet.network.pool.device_limits import LEAST_SHARE, FleetLimits
 from fedfleet.world.devices import homogeneous, spread
+from fedfleet.world.faults import slowed
 from fedfleet.world.samplers.pool72 import DELAYS_MS, KBPS, MEMORY_MB, pool72
 
 CLIENTS = 200
@@ -71,3 +72,15 @@ def test_what_varies_from_trip_to_trip_varies_from_turn_to_turn():
     assert varying.at(everyone, 5) == varying.at(everyone, 5) != varying.at(everyone, 6)
     assert varying.at(everyone[[4]], 5) == [varying.at(everyone, 5)[4]]
     assert FleetLimits(FLEETS["homogeneous"](client_keys(9), 1), 9).constant
+
+
+def test_a_slow_client_has_less_of_everything_and_takes_as_long_as_in_the_simulation():
+    keys = client_keys(CLIENTS)
+    source, faults = FLEETS["homogeneous"](keys, 3), slowed(share=0.3)(keys, 3)
+    limits = FleetLimits(source, CLIENTS, faults=faults)
+    assert not limits.constant
+    factors = faults.slowdown(np.arange(CLIENTS), 0.0, np.full(CLIENTS, 4))
+    assert len(set(factors.tolist())) > 1
+    for factor, own, usual in zip(factors, limits.at(np.arange(CLIENTS), 4), device_limits(source, CLIENTS), strict=True):
+        assert own.cpu_share == pytest.approx(max(LEAST_SHARE, usual.cpu_share / factor))
+        assert own.down == pytest.approx(usual.down / factor)

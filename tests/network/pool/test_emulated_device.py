@@ -66,8 +66,8 @@ def test_a_turn_that_fails_ends_and_what_it_took_is_told():
     with pytest.raises(MemoryError), own.computing(pb.Work(task=7, round=2)):
         raise MemoryError("no room")
     assert not turn.locked()
-    own.reported(pb.Report(task=7, declined="out of memory: no room"))
-    own.ended(pb.Report(task=7), "refused")
+    own.on_report(pb.Report(task=7, declined="out of memory: no room"))
+    own.on_end(pb.Report(task=7), "refused")
     _, task, last = told
     assert (task["task"], task["round"], task["client"], task["declined"]) == (7, 2, 3, "out of memory: no room")
     assert task["began"] <= task["ended"]

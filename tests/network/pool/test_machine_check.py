@@ -26,7 +26,7 @@ def test_each_limit_is_measured_or_has_a_reason():
             assert one.measured < 0.05
 
 
-def test_without_control_groups_other_means_are_tried(monkeypatch):
+def test_without_control_groups_other_means_are_try_limit(monkeypatch):
     missing = {"cpu": "no groups here", "memory": "no groups here"}
     monkeypatch.setattr(machine_check, "make_groups", lambda name: machine_check.PoolGroups(None, None, missing))
     for name in ("_cpu_by_signals", "_network"):

@@ -1,5 +1,8 @@
 """The checksum where google-crc32c is missing: its numbers, for bytes of any length."""
 
+import subprocess
+import sys
+
 import google_crc32c
 import numpy as np
 import pytest
@@ -21,3 +24,12 @@ def test_it_is_the_library_s_number(length):
 
 def test_zeros_count():
     assert {value_plainly(b"\0" * n) for n in (0, 1, 2000, 2001)} == {google_crc32c.value(b"\0" * n) for n in (0, 1, 2000, 2001)}
+
+
+def test_a_message_does_not_load_numpy():
+    code = (
+        "import sys; from fedfleet.network.protocol.checksums import value_plainly; data = bytes(range(256)) * 200;"
+        "print(value_plainly(data), 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(google_crc32c.value(bytes(range(256)) * 200)), "False"]

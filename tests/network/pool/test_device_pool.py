@@ -9,14 +9,15 @@ from contextlib import closing, suppress
 import numpy as np
 import pytest
 
+from fedfleet.core.errors import RunFailed
 from fedfleet.core.rng import client_keys
 from fedfleet.executors.child_process import Child
 from fedfleet.network.pool.availability import Changes
 from fedfleet.network.pool.cgroups import PoolGroups
 from fedfleet.network.pool.device_limits import FleetLimits
+from fedfleet.network.pool.device_pool import Pool, PoolPlan, relay_order
 from fedfleet.network.pool.processes import MARK, pool_processes
 from fedfleet.network.pool.restart_rule import RestartRule
-from fedfleet.network.pool.supervisor import Pool, PoolPlan, relay_order
 from fedfleet.world.devices import homogeneous
 
 # A template whose devices do what their number says: 0 works for ever, 1 always fails, 2 gives up, 3 finishes.
@@ -120,6 +121,15 @@ def test_states_freeze_and_thaw_and_a_crash_is_no_death_of_its_own(make_pool, tm
     events = [e for e in ("frozen", "thawed", "crashed", "online", "offline") for _ in rows(tmp_path, e)]
     assert [events.count(e) for e in ("crashed", "online", "offline")] == [1, 2, 2]
     assert events.count("frozen") == events.count("thawed") <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("helper", ["_relay", "_controller"])
+def test_a_pool_without_its_relay_or_controller_fails(make_pool, helper):
+    with make_pool(1) as pool:
+        os.kill(getattr(pool, helper).pid, signal.SIGKILL)
+        with pytest.raises(RunFailed, match=r"ended \(killed by SIGKILL\), so its devices have no limits now"):
+            pool.run(Server(lambda: False), Script())
 
 
 def test_the_relay_is_told_the_link_of_each_client(tmp_path):

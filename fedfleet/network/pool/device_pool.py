@@ -104,6 +104,7 @@ class Pool:
         while (code := server.poll()) is None:
             now = self._clock()
             if now >= next_look:
+                self._check_helpers()
                 if not availability.constant:
                     self._follow(availability)
                 next_look = now + LOOK_SECONDS
@@ -119,6 +120,11 @@ class Pool:
             self._handle(LOOK_SECONDS, ending=True)
         self.journal.write("server ended", code=code)
         return code
+
+    def _check_helpers(self) -> None:
+        for helper in (self._relay, self._controller):
+            if not helper.running:
+                raise RunFailed(f"the {helper.name} of the pool ended ({helper.exit_text()}), so its devices have no limits now")
 
     def _handle(self, seconds: float, *, ending: bool = False) -> None:
         """The next line, if one comes in that time."""
@@ -140,12 +146,15 @@ class Pool:
                 self._ready = True
                 self.journal.write("template", **message)
             case "started":
-                self._started(device, message["pid"])
+                self._on_start(device, message["pid"])
             case "ended":
-                self._ended(device, message, ending=ending)
+                self._on_end(device, message, ending=ending)
             case "turn":
                 if len(self._slots[device].clients) > 1 or not self.plan.limits.constant:
                     self._set_share(device, message["client"])
+            case "task":
+                limits = self._limits[message["client"]]
+                self.journal.write(event, device=device, cpu_share=limits.cpu_share, **link_of(limits), **message)
             case _:
                 self.journal.write(event, device=device, **message)
                 if event == "delivered":
@@ -184,7 +193,7 @@ class Pool:
             slot.group.set_memory(int((max(mb or 0.0 for mb in memory) + _SPARE_MB) * (1 << 20)))
         slot.oom_kills = slot.group.oom_kills()
 
-    def _started(self, device: int, pid: int) -> None:
+    def _on_start(self, device: int, pid: int) -> None:
         slot, record = self._slots[device], self.journal.devices[device]
         slot.pid, slot.began, slot.frozen = pid, self._clock(), False
         record.starts += 1
@@ -214,7 +223,7 @@ class Pool:
             self._relay.tell({"client": client, **link_of(limits)})
             self.journal.write("limits", client=client, turn=self._turns[client], **asdict(limits))
 
-    def _ended(self, device: int, message: Message, *, ending: bool) -> None:
+    def _on_end(self, device: int, message: Message, *, ending: bool) -> None:
         slot, record = self._slots[device], self.journal.devices[device]
         code, lived = message["code"], self._clock() - slot.began
         self._controller.tell({"device": device, "ended": True})
