@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fedfleet.network.frontend import http_connection
+from fedfleet.network.frontend import http_connection, http_door
 from fedfleet.network.frontend.http_exchange import MAX_HEAD_BYTES
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import encode_message
@@ -287,6 +287,26 @@ def test_a_server_that_wants_certificates_of_devices_takes_no_others(tmp_path: P
 
     files = {"certificate": str(made.certificate), "key": str(made.key), "client_ca": str(made.ca)}
     perform_http(tmp_path / "run", act, tls=files)
+
+
+def test_handshakes_that_never_end_have_a_limit_and_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = certificates(tmp_path / "one")
+    monkeypatch.setattr(http_door, "_HANDSHAKE_SECONDS", 2.0)
+
+    async def act(http: HttpStage) -> None:
+        monkeypatch.setattr(http.door, "_most_connections", 3)
+        silent = [await http.connect() for _ in range(3)]
+        await until(lambda: len(http.door._handshakes) == 3)
+        for _ in range(2):
+            late = await http.connect()
+            await late.send(b"hello")
+            assert await late.rest() == b""
+        for client in silent:  # their time ends
+            assert await client.rest() == b""
+        good = await http.connect(client_context(ClientFiles(made.ca)))
+        assert (await good.ask("GET", "/v1/status")).status == 200
+
+    perform_http(tmp_path / "run", act, tls={"certificate": str(made.certificate), "key": str(made.key)})
 
 
 # ---- requests that nobody wrote ------------------------------------------------------------------------------------------
