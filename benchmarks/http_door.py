@@ -1,10 +1,11 @@
 """What an exchange costs the process that answers it: over gRPC (grpc.aio, the server of a frontend) and over the HTTP door, by turns.
 
-    python -m benchmarks.http_door [--payload-bytes 100000] [--connections 64] [--seconds 3] [--repeats 3] [--tls] [--json]
+    python -m benchmarks.http_door [--payload-bytes 100000] [--connections 64] [--seconds 3] [--repeats 3] [--tls] [--held N] [--json]
 
 An exchange is two calls, one that brings the model and one that takes a report of as many bytes; handlers answer with bytes that are
 ready. Each device has a connection of its own, as in a fleet. Figures are processor milliseconds of an exchange in the server's
-process, and in that of the load, which is not the device's. Rates are those of the moment.
+process, and in that of the load, which is not the device's. Rates are those of the moment. With `--held` so many devices only wait, each on
+a call that is held, and the figure is the kilobytes of the server's process for each of them.
 """
 
 from __future__ import annotations
@@ -66,6 +67,25 @@ def measure(name: str, settings: dict[str, Any]) -> Row:
     return Row(count / done["seconds"], used[0] * 1e3 / count, used[1] * 1e3 / count)
 
 
+def held_kilobytes(name: str, settings: dict[str, Any]) -> float:
+    """Memory of a server's process for each device whose call it holds."""
+    with ExitStack() as stack:
+        port = stack.enter_context(reserve_port())
+        told = {**settings, "address": "127.0.0.1:{1}".format(*port.getsockname()), "kind": name}
+        server = stack.enter_context(Child(SELF, {"role": "serve", **told}, arguments=["role"]))
+        server.answer(PATIENCE)
+        before = resident_kilobytes(server.pid)
+        load = stack.enter_context(Child(SELF, {"role": "load", **told}, arguments=["role"]))
+        load.answer(PATIENCE)
+        return (resident_kilobytes(server.pid) - before) / settings["connections"]
+
+
+def resident_kilobytes(pid: int) -> int:
+    """What a process has in memory."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
 # ---- servers -----------------------------------------------------------------------------------------------------------
 
 
@@ -81,7 +101,11 @@ async def serve(told: dict[str, Any]) -> None:
         del data, call
         return b"ok"
 
-    methods = {"Check": down, "Hand": up}
+    async def hold(data: bytes, call: Any) -> bytes:
+        await asyncio.sleep(PATIENCE)
+        return await up(data, call)
+
+    methods = {"Check": down, "Hand": up, "Leave": hold}
     tls = {"certificate": told["certificate"], "key": told["key"]} if told["certificate"] else {}
     if told["kind"] == "HTTP door":
         config = SimpleNamespace(http=told["address"], hold=4096, in_flight_bytes=1 << 30, tls=tls, origins=[], page=False)
@@ -123,13 +147,18 @@ class GrpcDevice:
 
     def __init__(self, told: dict[str, Any]) -> None:
         self._channel = channel_to(Target(told["address"], told["ca"]))
-        self._check, self._hand = (self._channel.unary_unary(method_path(name)) for name in ("Check", "Hand"))
+        names = ("Check", "Hand", "Leave")
+        self._check, self._hand, self._wait = (self._channel.unary_unary(method_path(name)) for name in names)
         self._report = bytes(told["nbytes"])
 
     async def exchange(self) -> None:
         """The model, then a report."""
         await self._check(b"give me work")
         await self._hand(self._report)
+
+    async def wait(self) -> None:
+        """A call that is held."""
+        await self._wait(b"x" * 60)
 
     async def close(self) -> None:
         """Hang up."""
@@ -146,16 +175,23 @@ class HttpDevice:
 
     async def exchange(self) -> None:
         """The model, then a report."""
+        for request in self._requests:
+            await self._ask(request)
+
+    async def wait(self) -> None:
+        """A call that is held."""
+        await self._ask(_request("Leave", b"x" * 60))
+
+    async def _ask(self, request: bytes) -> None:
         if self._streams is None:
             host, port = self._told["address"].split(":")
             context: ssl.SSLContext | None = client_context(ClientFiles(Path(self._told["ca"]))) if self._told["ca"] else None
             self._streams = await asyncio.open_connection(host, int(port), ssl=context, limit=1 << 20)
         reader, writer = self._streams
-        for request in self._requests:
-            writer.write(request)
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head[head.index(b"Content-Length: ") + 16 :].split(b"\r\n", 1)[0])
-            await reader.readexactly(length)
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head[head.index(b"Content-Length: ") + 16 :].split(b"\r\n", 1)[0])
+        await reader.readexactly(length)
 
     async def close(self) -> None:
         """Hang up."""
@@ -174,6 +210,16 @@ async def load(told: dict[str, Any]) -> None:
     """All devices in a closed loop for so many seconds, when told to."""
     kind = GrpcDevice if SERVERS[told["kind"]] == "grpc" else HttpDevice
     devices = [kind(told) for _ in range(told["connections"])]
+    if told["held"]:
+        waiting = list[asyncio.Task[None]]()
+        for device in devices:
+            waiting.append(asyncio.create_task(device.wait()))
+            await asyncio.sleep(0.005)  # one after the other, as devices come
+        await asyncio.sleep(told["seconds"])
+        assert not any(task.done() for task in waiting)
+        send_message({"ready": True})
+        await asyncio.to_thread(read_message)
+        return
     await asyncio.gather(*(device.exchange() for device in devices))
     send_message({"ready": True})
     await asyncio.to_thread(read_message)
@@ -206,12 +252,24 @@ def main() -> None:
     words.add_argument("--seconds", type=float, default=3.0)
     words.add_argument("--repeats", type=int, default=3)
     words.add_argument("--tls", action="store_true")
+    words.add_argument("--held", type=int, default=0)
     words.add_argument("--json", action="store_true")
     asked = words.parse_args()
-    settings: dict[str, Any] = {"nbytes": asked.payload_bytes, "connections": asked.connections, "seconds": asked.seconds}
+    settings: dict[str, Any] = {
+        "nbytes": asked.payload_bytes,
+        "connections": asked.connections,
+        "seconds": asked.seconds,
+        "held": asked.held,
+    }
     with tempfile.TemporaryDirectory() as folder:
         files = make_certificates(Path(folder) / "tls", CertificateRequest(hosts=("127.0.0.1",)), utc_now()) if asked.tls else None
         settings |= {name: str(getattr(files, name)) if files else "" for name in ("certificate", "key", "ca")}
+        if asked.held:
+            for name in SERVERS:
+                print(
+                    f"{name:30}{held_kilobytes(name, {**settings, 'connections': asked.held}):8.1f} kB for each call that is held"
+                )
+            return
         runs = [{name: measure(name, settings) for name in SERVERS} for _ in range(asked.repeats)]
     medians = {
         name: Row(*(statistics.median(column) for column in zip(*(run[name] for run in runs), strict=True))) for name in SERVERS

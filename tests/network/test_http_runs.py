@@ -70,12 +70,12 @@ def test_devices_over_http_give_the_model_of_the_simulation(engine, over, tmp_pa
 def test_a_mixed_fleet_ends_as_its_simulation_does_although_everything_is_killed(method, tmp_path):
     """Half of the devices over HTTP, half over gRPC; a frontend is killed, then the whole server."""
     http = free_address()
-    with fleet(tmp_path, METHODS[method], clients=8, rounds=3) as made:
+    with fleet(tmp_path, METHODS[method], clients=8, rounds=5) as made:
         words = ("--devices", "8", "--patience", "120", "--http", http)
         made.serve(*words)
         made.start(0, 2, 4, 6)
         made.start(1, 3, 5, 7, server=f"http://{http}")
-        made.place.await_listening()
+        made.place.await_event(ModelCommitted)  # a device that never heard of its server would not wait for it for long
         made.place.kill_transmitter(0)
         made.place.kill_everything()
         made.serve(*words, resume=True)

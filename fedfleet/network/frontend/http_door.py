@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from asyncio.sslproto import SSLProtocol
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +26,8 @@ _MORE_CONNECTIONS = 1024  # than calls that may wait on the line
 _HANDSHAKE_SECONDS = 10.0
 _GRACE_SECONDS = 1.0  # for what is being answered when the door closes
 _BACKLOG = 1024
+# Of each connection with TLS, for what comes: asyncio's own 256 KiB would be most of the memory of a call that waits.
+_TLS_BUFFER_BYTES = 1 << 15
 
 
 @asynccontextmanager
@@ -70,6 +73,7 @@ class HttpDoor:
     async def open(self) -> None:
         """Listen; refused if nobody can."""
         host, port = split_address(self._address)
+        SSLProtocol.max_size = _TLS_BUFFER_BYTES
         context = None if self._files is None else server_context(self._files, _versions())
         try:
             self._server = await asyncio.get_running_loop().create_server(
