@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ from fedfleet.network.stress.raw_grpc import reserve_port
 SELF = "benchmarks.http_door"
 PATIENCE = 120.0
 SERVERS = {"grpc.aio": "grpc", "gRPC, server of a frontend": "grpc", "HTTP door": "http"}
+HTTP2 = "HTTP door, HTTP/2"  # over TLS alone, and where h2 is installed
 
 
 class Row(NamedTuple):
@@ -107,7 +109,7 @@ async def serve(told: dict[str, Any]) -> None:
 
     methods = {"Check": down, "Hand": up, "Leave": hold}
     tls = {"certificate": told["certificate"], "key": told["key"]} if told["certificate"] else {}
-    if told["kind"] == "HTTP door":
+    if told["kind"].startswith("HTTP door"):
         config = SimpleNamespace(http=told["address"], hold=4096, in_flight_bytes=1 << 30, tls=tls, origins=[], page=False)
 
         async def answer(method: str, data: bytes, call: Any) -> bytes:
@@ -199,6 +201,53 @@ class HttpDevice:
             self._streams[1].close()
 
 
+class Http2Device:
+    """One device over HTTP/2."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        from h2.config import H2Configuration
+        from h2.connection import H2Connection
+
+        self._told, self._report, self._streams = told, bytes(told["nbytes"]), None
+        self._h2 = H2Connection(H2Configuration(client_side=True))
+
+    async def exchange(self) -> None:
+        """The model, then a report."""
+        await self._ask("Check", b"give me work")
+        await self._ask("Hand", self._report)
+
+    async def _ask(self, name: str, body: bytes) -> None:
+        from h2.events import DataReceived, StreamEnded
+
+        h2 = self._h2
+        if self._streams is None:
+            context = client_context(ClientFiles(Path(self._told["ca"])))
+            context.set_alpn_protocols(["h2"])
+            host, port = self._told["address"].split(":")
+            self._streams = await asyncio.open_connection(host, int(port), ssl=context)
+            h2.initiate_connection()
+        reader, writer = self._streams
+        stream = h2.get_next_available_stream_id()
+        head = [(":method", "POST"), (":path", f"/v1/call/{name}"), (":scheme", "https"), (":authority", "a")]
+        h2.send_headers(stream, [*head, ("content-length", str(len(body)))])
+        left, over = memoryview(body), False
+        while not over:
+            while left and (room := min(h2.local_flow_control_window(stream), h2.max_outbound_frame_size)) > 0:
+                h2.send_data(stream, bytes(left[:room]), end_stream=len(left) <= room)
+                left = left[room:]
+            writer.write(h2.data_to_send())
+            for event in h2.receive_data(await reader.read(1 << 16)):
+                if isinstance(event, DataReceived):
+                    h2.acknowledge_received_data(event.flow_controlled_length, stream)
+                over = over or isinstance(event, StreamEnded)
+        writer.write(h2.data_to_send())
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._streams is not None:
+            self._streams[1].close()
+
+
 def _request(name: str, body: bytes) -> bytes:
     return (
         f"POST /v1/call/{name} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/octet-stream\r\n"
@@ -208,7 +257,7 @@ def _request(name: str, body: bytes) -> bytes:
 
 async def load(told: dict[str, Any]) -> None:
     """All devices in a closed loop for so many seconds, when told to."""
-    kind = GrpcDevice if SERVERS[told["kind"]] == "grpc" else HttpDevice
+    kind: Any = Http2Device if told["kind"] == HTTP2 else GrpcDevice if SERVERS[told["kind"]] == "grpc" else HttpDevice
     devices = [kind(told) for _ in range(told["connections"])]
     if told["held"]:
         waiting = list[asyncio.Task[None]]()
@@ -270,9 +319,10 @@ def main() -> None:
                     f"{name:30}{held_kilobytes(name, {**settings, 'connections': asked.held}):8.1f} kB for each call that is held"
                 )
             return
-        runs = [{name: measure(name, settings) for name in SERVERS} for _ in range(asked.repeats)]
+        names = [*SERVERS, *([HTTP2] if asked.tls and find_spec("h2") else [])]
+        runs = [{name: measure(name, settings) for name in names} for _ in range(asked.repeats)]
     medians = {
-        name: Row(*(statistics.median(column) for column in zip(*(run[name] for run in runs), strict=True))) for name in SERVERS
+        name: Row(*(statistics.median(column) for column in zip(*(run[name] for run in runs), strict=True))) for name in names
     }
     first = next(iter(medians.values())).server_ms
     rows = [{"row": name, **row._asdict(), "of_first": row.server_ms / first} for name, row in medians.items()]

@@ -255,6 +255,8 @@ def test_the_certificates_of_grpc_are_those_of_http(tmp_path: Path, monkeypatch:
         assert (await client.ask("GET", "/v1/status", Origin="https://here:1")).status == 200
         assert (await client.ask("GET", "/v1/status", Origin="http://here:1")).status == 403
         assert client.writer.get_extra_info("ssl_object").version() == "TLSv1.3"
+        for connection in http.door.connections:  # asyncio's own buffer would be 256 KiB for each call that waits
+            assert len(connection._transport._ssl_protocol._ssl_buffer) == 1 << 16
         large = await client.ask("GET", "/v1/speed?nbytes=3000000", Authorization=http.bearer(1))
         assert len(large.body) == 3_000_000
         assert (await client.ask("POST", "/v1/enrol", bytes(200_000))).status == 413
