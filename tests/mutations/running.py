@@ -10,14 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from unittest import mock
-
-import torch
-import torch._dynamo  # loaded before any alarm: interrupted in the middle, this import would stay half done
 
 from fedfleet.app.cli import main
 from fedfleet.app.pages.report_page import write_report
@@ -25,6 +24,7 @@ from fedfleet.app.runs import perform
 from fedfleet.app.spec import load_spec
 from tests.app.specs import TINY, written
 from tests.mutations.commands import Case, make_case
+from tests.processes import start
 
 LIMIT, GRACE = 5.0, 60.0  # seconds for a case, and for its answer to an interrupt
 MEMORY = 16 << 30  # of addresses, of which PyTorch takes a good part
@@ -71,7 +71,9 @@ def alarm(limit: float) -> Iterator[None]:
 
 def called_here(case: Case, folder: Path, limit: float = LIMIT) -> Answer:
     """The command in this process, in its folder."""
-    import time
+    # Before any alarm: interrupted in the middle, these imports would stay half done, for all tests of this process.
+    for module in ("torch._dynamo", "fedfleet.measure.montecarlo.kernel"):
+        import_module(module)
 
     out, err, before, start = io.StringIO(), io.StringIO(), Path.cwd(), time.perf_counter()
     os.chdir(folder)
@@ -90,8 +92,25 @@ def called_here(case: Case, folder: Path, limit: float = LIMIT) -> Answer:
         err.write(traceback.format_exc())
     finally:
         os.chdir(before)
-        torch.set_grad_enabled(True)  # an interrupt may fall between PyTorch's switching it off and on
+        import_module("torch").set_grad_enabled(True)  # an interrupt may fall between PyTorch's switching it off and on
     return Answer(case.number, case.words, code, out.getvalue(), err.getvalue(), time.perf_counter() - start)
+
+
+def stopped_apart(case: Case, folder: Path, at_work: Callable[[str], bool]) -> Answer:
+    """The command in a process of its own, to which Ctrl-C comes as soon as it is at work, going by what it said."""
+    with (folder / "said.out").open("w+") as out, (folder / "said.err").open("w+") as err:
+        process = start("fedfleet.app.cli.main", *case.words, cwd=folder, stdout=out, stderr=err)
+        try:
+            until = time.monotonic() + GRACE
+            while process.poll() is None and time.monotonic() < until and not at_work(Path(err.name).read_text()):
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            code = process.wait(GRACE)
+        finally:
+            process.kill()
+        out.seek(0)
+        err.seek(0)
+        return Answer(case.number, case.words, code, out.read(), err.read())
 
 
 def called_apart(case: Case, folder: Path, limit: float = 60.0) -> Answer:

@@ -23,16 +23,17 @@ from tests.app.runs.test_served_run import ROUNDS
 from tests.app.specs import refused, written
 from tests.network.device.fake import Fake
 from tests.network.operations.test_status import GOOD, answering
+from tests.processes import start as start_forked
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_server_and_its_devices_finish_a_run_with_a_report(tmp_path):
-    command = [sys.executable, "-m", "fedfleet.app.cli.main"]
+    command = "fedfleet.app.cli.main"
     words = ["serve", written(tmp_path, ROUNDS), "--address", "127.0.0.1:0", "--out", tmp_path / "out", "--json"]
     said = tmp_path / "server.err"
     with said.open("w") as err:
-        server = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=err, text=True)
+        server = start_forked(command, *words, stdout=subprocess.PIPE, stderr=err, text=True)
     started = [server]
     try:
         until = time.monotonic() + 120
@@ -40,17 +41,8 @@ def test_a_server_and_its_devices_finish_a_run_with_a_report(tmp_path):
             assert server.poll() is None and time.monotonic() < until, said.read_text()
             time.sleep(0.02)
         for client in range(2):
-            device = [
-                *command,
-                "device",
-                "--server",
-                result[1],
-                "--client",
-                str(client),
-                "--store",
-                tmp_path / f"d{client}",
-            ]
-            started.append(subprocess.Popen(device, stdout=subprocess.PIPE, text=True))
+            device = ["device", "--server", result[1], "--client", client, "--store", tmp_path / f"d{client}"]
+            started.append(start_forked(command, *device, stdout=subprocess.PIPE, text=True))
         answers = [process.communicate(timeout=120)[0] for process in started]
     finally:
         for process in started:
@@ -72,6 +64,19 @@ def test_what_cannot_be_served_is_refused(fedfleet, tmp_path):
     refused(fedfleet("serve", spec, "--evaluate", "nobody"), "server, devices or both")
     refused(fedfleet("serve", spec, "--resume", "--out", tmp_path / "typo"), "there is no folder")
     assert not (tmp_path / "typo").exists()
+
+
+def test_check_says_whether_a_spec_can_be_served_and_starts_nothing(fedfleet, tmp_path):
+    spec = written(tmp_path)
+    code, out, _ = fedfleet("serve", spec, "--check", "--json")
+    answer = json.loads(out)
+    assert code == 0 and answer["ok"] and answer["numpy"] is None and answer["least"] <= answer["devices"]
+    assert not (tmp_path / "runs").exists()
+    code, out, _ = fedfleet("serve", spec, "algorithm.use=fedkd", "--check", "--json")
+    assert code == 0 and "objective of fedkd is written for PyTorch" in json.loads(out)["numpy"]
+    refused(fedfleet("serve", spec, "algorithm.use=centralized", "--check"), "trains on all clients' data in one place")
+    code, out, _ = fedfleet("run", spec, "algorithm.use=centralized", "--check", "--json")
+    assert code == 0 and "one place" in json.loads(out)["served"]
 
 
 @pytest.fixture
@@ -108,7 +113,7 @@ def start(fake, tmp_path):
         child.communicate()
 
 
-def wait_for(ready, seconds=20.0):
+def wait_for(ready, seconds=60.0):
     until = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < until, "it took too long"
