@@ -49,7 +49,7 @@ def device(
     """Be one device: enrol at a server, then pull tasks, train on samples that stay here, and report until the run is over.
 
     Args:
-        server: the server's address.
+        server: the server's address, HOST:PORT; a URL (https://HOST:PORT) calls over HTTP, without gRPC.
         client: which client of the fleet to be, from 0; default: as before, or a free one.
         token: the token that invites this device; also FEDFLEET_TOKEN or --token-file.
         token_file: a file that holds the token.
