@@ -117,7 +117,7 @@ def test_served_devices_give_the_model_of_the_simulation_of_their_engine(engine,
     options = ServeOptions(address=address, devices=4, transmitters=0, quiet=True)
     served = serve_run(resolve(spec), tmp_path / "served", options, AccessOptions())
     for device in devices:
-        device.join(30)
+        device.join(120)
     simulated = fedfleet.run(spec, out=tmp_path / "simulated")
     assert len(results) == 4 and served.metrics["accuracy"] == simulated.metrics["accuracy"]
     assert (tmp_path / "served/model.safetensors").read_bytes() == (tmp_path / "simulated/model.safetensors").read_bytes()
