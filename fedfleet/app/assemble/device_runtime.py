@@ -204,11 +204,11 @@ def _rehearsal_data(config: Table, data_path: Path | None, key: int, fetch: Fetc
     except ImportError as error:
         if fetch is None:
             raise
-        return _fetched_shard(config, fetch, str(error.name))
+        return _fetch_shard(config, fetch, str(error.name))
     return task.dataset, train, test
 
 
-def _fetched_shard(config: Table, fetch: Fetch, missing: str) -> tuple[Dataset, Ints, Ints]:
+def _fetch_shard(config: Table, fetch: Fetch, missing: str) -> tuple[Dataset, Ints, Ints]:
     """The samples that the run deals to this client, from the server: making them needs a package that this device lacks."""
     tree = fetch(SHARD)
     parts = [tree[name] for name in ("train_x", "test_x", "train_y", "test_y")]

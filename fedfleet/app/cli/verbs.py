@@ -67,8 +67,8 @@ VERBS: dict[str, Verb | Group] = {
     "fleet": Group(
         "Make files of devices and states from what real devices showed.",
         {
-            "from-run": Verb(f"{_API}.fleet:from_run", _RUN, {"out": "--out FILE", "states": "--states FILE"}),
-            "from-profiles": Verb(f"{_API}.fleet:from_profiles", {"files": "FILE..."}, {"out": "--out FILE"}),
+            "from-run": Verb(f"{_API}.fleet_files:from_run", _RUN, {"out": "--out FILE", "states": "--states FILE"}),
+            "from-profiles": Verb(f"{_API}.fleet_files:from_profiles", {"files": "FILE..."}, {"out": "--out FILE"}),
         },
     ),
     "measure": Verb(f"{_API}.measure:measure", {"spec": "[SPEC]"}, {**_OWN, "page": "--picture"}, _OWN_PANEL),
