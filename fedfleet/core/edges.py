@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 MAX_SYNCS = 1024  # averages in one turn at most: they number the devices' tasks
+# The setting with which an edge tells a device the number by which it draws its batches: all devices of an average share one.
+DRAW_TASK = "draw_task"
 
 
 @dataclass(frozen=True, slots=True)

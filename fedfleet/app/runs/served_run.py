@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
-from fedfleet.app.assemble.client_config import client_configs
+from fedfleet.app.assemble.client_config import check_sendable, client_configs
 from fedfleet.app.assemble.setup import pin_frozen_weights
 from fedfleet.app.runs.conditions import (
     Conditions,
@@ -128,6 +128,10 @@ def serve_run(
         options = replace(options, devices=setup.plan.pace.cohort)
     options = replace(options, checkpoint_every=spec.run["checkpoint_every"])
     check_servable(setup.plan, options.devices)
+    if spec.edge is not None:
+        check_sendable(setup)
+        if options.evaluate != "server":
+            raise BadInput(f"--evaluate: with [edge] the server itself evaluates models; leave --evaluate {options.evaluate} out")
     require_secret(setup.plan.algorithm)
     noise_source(setup.plan.algorithm)
     reserve_port(options.address)[0].close()  # a server that cannot listen must not leave a folder behind

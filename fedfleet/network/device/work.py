@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
+from fedfleet.core.edges import DRAW_TASK
 from fedfleet.core.errors import FedFleetError, Refused, printable
 from fedfleet.core.records import Score
 from fedfleet.core.tensor_format import unpack_tree
@@ -91,15 +93,26 @@ class WorkContext:
     remark: Callable[[str], None] = no_remark
 
 
+class EdgeWorker(Protocol):
+    """An edge, which lets devices of its own do a task."""
+
+    def carry_out(self, context: WorkContext, work: pb.Work, model: bytes) -> tuple[pb.Report, bytes]:
+        """The report on this work, when the devices have done it."""
+        ...
+
+
 def do_task(
-    context: WorkContext, runtime: ClientRuntime, work: pb.Work, inline: memoryview, until: float, receive_seconds: float
+    context: WorkContext, runtime: ClientRuntime | EdgeWorker, work: pb.Work, inline: memoryview, until: float, receive_seconds: float
 ) -> tuple[pb.Report, bytes]:
     """Do one task. `receive_seconds` is how long the work itself took to come; `TaskRefusal` if it cannot be done here."""
     start, began = mark(context.connection), time.monotonic()
     model = model_bytes(context, work, inline, until)
     download, compute_start = receive_seconds + time.monotonic() - began, time.monotonic()
     try:
-        head, payload = _HANDLERS[work.kind](context, runtime, work, model)
+        if isinstance(runtime, ClientRuntime):
+            head, payload = _HANDLERS[work.kind](context, runtime, work, model)
+        else:
+            head, payload = runtime.carry_out(context, work, model)
     except (Refused, FedFleetError, DamagedMemory, MemoryError, ValueError, TypeError, KeyError) as error:
         raise TaskRefusal(str(error) or type(error).__name__) from error
     head.spent["download"], head.spent["compute"] = max(download, 0.0), time.monotonic() - compute_start
@@ -152,14 +165,17 @@ def head_of(work: pb.Work, caller: pb.Caller, payload: bytes = b"") -> pb.Report
 
 def _assignment(runtime: ClientRuntime, work: pb.Work) -> Assignment:
     rows = np.array(work.rows, np.int64) if work.rows else None
+    settings = dict(work.settings)
+    # Behind an edge, whose tasks and rounds have numbers of their own.
+    draw_task = settings.pop(DRAW_TASK, None)
+    task, round = (work.task, work.round) if draw_task is None else (int(draw_task), 0)
     # A run whose seed is 0 and a server that does not say it mean the same.
-    return Assignment(
-        work.task, work.round, work.version, work.steps, work.share, work.seed or runtime.seed, dict(work.settings), rows
-    )
+    return Assignment(task, round, work.version, work.steps, work.share, work.seed or runtime.seed, settings, rows)
 
 
 def _train(context: WorkContext, runtime: ClientRuntime, work: pb.Work, model: bytes) -> tuple[pb.Report, bytes]:
-    assignment, half = _assignment(runtime, work), runtime.local_pass(dict(work.settings))
+    assignment = _assignment(runtime, work)
+    half = runtime.local_pass(assignment.settings)
     step_reason = too_long(context.caps, steps_of(half, len(rows_of(runtime, assignment)), work.steps))
     if step_reason is not None:
         raise TaskRefusal(step_reason)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -100,6 +100,8 @@ class Candidates:
         self._presence = Presence(plan.clients, hold=options.hold_seconds)
         self.busy = np.zeros(plan.clients, np.bool_)
         self._asked_at: float | None = None
+        # May this state's ask be answered? On an edge, once its server has asked for the average.
+        self.ready: Callable[[RunState], bool] = lambda state: True
 
     def on_calls(self, clients: Ints, return_seconds: Floats, now: float) -> None:
         """These clients called; `return_seconds`: when each was told to come back, 0 while its call is held."""
@@ -132,6 +134,9 @@ class Candidates:
     def try_answer(self, state: RunState, now: float) -> Effects:
         """The answer to the ask that is out, if it is time."""
         if state.phase is not Phase.OPEN:
+            return []
+        if not self.ready(state):
+            self._asked_at = now
             return []
         if self._asked_at is None:
             self._asked_at = now
