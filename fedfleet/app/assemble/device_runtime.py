@@ -148,6 +148,8 @@ def _parse_config(config_bytes: bytes) -> Table:
         config = json.loads(config_bytes)
     except (ValueError, RecursionError) as odd:
         raise Refused(f"{_UNREADABLE}: it is not JSON ({type(odd).__name__})") from None
+    if isinstance(config, dict) and "edge" in config:
+        raise Refused("this client of the run is an edge with devices of its own; start it with fedfleet edge")
     if not isinstance(config, dict) or config.get("form") != FORMAT:
         raise Refused(f"{_UNREADABLE}: its format is not {FORMAT}; install the same version on both sides")
     for name, kind in _KINDS.items():

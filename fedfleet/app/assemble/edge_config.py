@@ -1,5 +1,6 @@
-"""The configuration of one edge: its devices with what each trains, and how the edge adds their reports up; the server makes it, and
-`network.edge.edge_plan` reads it.
+"""The configuration of one edge: its devices with what each trains, and how the edge adds their reports up.
+
+The server makes it, and `network.edge.edge_plan` reads it.
 
 Like that of a device it holds neither the world nor code: rules of edges stay with the server, which plans their turns.
 """
@@ -27,21 +28,21 @@ _OWN_DATA = ("hierfl",)  # .. and of these, those that ask nothing of labels, so
 
 def check_edges(setup: Setup) -> None:
     """Refuse what does not work with edges over the network, with one sentence each."""
-    inside, name = nested_pass_of(setup), repr(setup.plan.algorithm.name)
-    algorithm, params = inside.algorithm, ServerState(setup.plan.params)
-    offer = algorithm.offer(params, 0, NO_SETTINGS)
-    plain = offer.params is params.params and not offer.extra and offer.encoded is None
+    inside, name, method = nested_pass_of(setup), repr(setup.plan.algorithm.name), repr(setup.spec.algorithm["use"])
+    algorithm, server = inside.algorithm, ServerState(setup.plan.params)
+    offer, fold = algorithm.offer(server, 0, NO_SETTINGS), algorithm.fold
+    plain = offer.params is server.params and not offer.extra and offer.encoded is None
+    by_samples = fold.enter is plain_entry and not fold.partial and fold.noise is None and fold.least == 1
     refusals = (
-        (setup.plan.algorithm.name == "shufflefl", "shufflefl moves samples between the devices of a person, which fedfleet edge cannot do "
-         'yet; simulate it with fedfleet run, or serve edge.use = "hierfl" or "fedgs"'),
-        (bool(setup.spec.override), "with [edge], [[override]] works in simulations only; remove it, or simulate the run"),
-        (bool(setup.task.frozen), "the model has frozen weights, which edges do not pass on to devices yet; use a task without a backbone, "
-         "or simulate the run"),
-        (not plain, f"{setup.spec.algorithm['use']!r} sends more than the model to devices, which edges do not pass on; use another "
+        (setup.plan.algorithm.name == "shufflefl", "it moves samples between the devices of a person, which fedfleet edge cannot "
+         'do yet; simulate the run, or serve edge.use = "hierfl" or "fedgs"'),
+        (bool(setup.spec.override), "[[override]] has no effect behind edges over the network; remove it, or simulate the run"),
+        (bool(setup.task.frozen), "the model has frozen weights, which edges do not pass on to devices yet; use a task without a "
+         "backbone, or simulate the run"),
+        (not plain, f"{method} sends more than the model to devices, which edges do not pass on over the network; use another "
          "algorithm, or simulate the run"),
-        (algorithm.fold.enter is not plain_entry or algorithm.fold.partial or algorithm.fold.noise is not None
-         or algorithm.fold.least > 1, f"the fold of {setup.spec.algorithm['use']!r} weighs reports by more than their samples, which "
-         "edges cannot do over the network; use the mean as algorithm.fold, or simulate the run"),
+        (not by_samples, f"the fold of {method} weighs reports by more than their samples, which edges cannot do over the network; "
+         "use the mean as algorithm.fold, or simulate the run"),
     )  # fmt: skip
     for refused, why in refusals:
         if refused:

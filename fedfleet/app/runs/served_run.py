@@ -304,19 +304,23 @@ def _greeter(
             folder / "wire" / "address", (json.dumps(address_record) + "\n").encode()
         )  # for whoever watches the folder
         security = "with TLS" if access.files is not None else "on this machine only, without TLS"
-        say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
+        if spec.edge is not None:
+            say(f"listening on {listening.address} ({security}) for {options.devices} edges")
+        else:
+            say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
         if has_model_code(spec):
             say(
                 f"the model is your code, {spec.task['model']}; unless it is an nn.Sequential of PyTorch's own layers, devices get "
                 "this code, and the owner of each device reads it and starts the device with: fedfleet device --trust-code "
                 f"{spec.task['code']}"
             )
+        what, command_text, ca = (
+            ("device", "device --server", "--ca") if spec.edge is None else ("edge", "edge --upstream", "--upstream-ca")
+        )
+        start_text = f"fedfleet {command_text} {listening.address}"
         if access.files is None:
-            say(f"start each device with: fedfleet device --server {listening.address}")
+            say(f"start each {what} with: {start_text}")
         else:
-            say(
-                f"invite devices with: fedfleet token {folder}; start each with: fedfleet device --server "
-                f"{listening.address} --ca .."
-            )
+            say(f"invite {what}s with: fedfleet token {folder}; start each with: {start_text} {ca} ..")
 
     return greet

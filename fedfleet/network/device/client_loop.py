@@ -26,7 +26,7 @@ from fedfleet.network.security.secrets import check_signature
 
 if TYPE_CHECKING:
     from fedfleet.network.device.client_runtime import ClientRuntime
-    from fedfleet.network.device.work import Fetch
+    from fedfleet.network.device.work import EdgeWorker, Fetch
 
 FIRST_SECONDS = 30.0  # for which a server is tried that never answered
 _MAX_REST = 3600.0
@@ -75,7 +75,7 @@ class _Effort:
 class MakeRuntime(Protocol):
     """From a client's configuration, and how frozen weights are brought, to what it trains with."""
 
-    def __call__(self, config: bytes, *, fetch: Fetch) -> ClientRuntime: ...
+    def __call__(self, config: bytes, *, fetch: Fetch) -> ClientRuntime | EdgeWorker: ...
 
 
 # From a client's configuration to a refusal, if this device's own samples are none that the run can use.
@@ -261,7 +261,7 @@ class Device:
             self._say(f"the report of task {work.task} cannot be kept here: {error}")
         return self._send_report(head, payload, until)
 
-    def _ready_runtime(self, fetch: Fetch) -> ClientRuntime:
+    def _ready_runtime(self, fetch: Fetch) -> ClientRuntime | EdgeWorker:
         """What this client trains with, made when the first work is there. If it cannot be made, this device cannot take part."""
         if self._runtime is None:
             try:

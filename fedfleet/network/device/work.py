@@ -102,7 +102,12 @@ class EdgeWorker(Protocol):
 
 
 def do_task(
-    context: WorkContext, runtime: ClientRuntime | EdgeWorker, work: pb.Work, inline: memoryview, until: float, receive_seconds: float
+    context: WorkContext,
+    runtime: ClientRuntime | EdgeWorker,
+    work: pb.Work,
+    inline: memoryview,
+    until: float,
+    receive_seconds: float,
 ) -> tuple[pb.Report, bytes]:
     """Do one task. `receive_seconds` is how long the work itself took to come; `TaskRefusal` if it cannot be done here."""
     start, began = mark(context.connection), time.monotonic()

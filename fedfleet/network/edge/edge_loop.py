@@ -105,10 +105,7 @@ def turn_report(stored: StoredTurn, fact: ReportsGathered, store: TurnStore) -> 
     turn, acc = stored.turn, fact.aggregate
     # As the edge of a simulation adds weights up; sums of samples are exact either way.
     weight = math.fsum(math.ldexp(float(part.weight), -60) for part in acc.sums.values())
-    if turn.forwards:
-        payload = pack_tree(aggregation.save(acc))
-    else:
-        payload = pack_tree(difference(fact.made.server.params, stored.model))
+    payload = pack_tree(aggregation.save(acc) if turn.forwards else difference(fact.made.server.params, stored.model))
     losses, refused = store.stats(stored)
     samples = sum(n for _, n in losses)
     stats = {

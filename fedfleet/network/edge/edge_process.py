@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class EdgeSetup:
     """How an edge calls its server, where it keeps what it has, and who may come in: over TLS or not, with tokens or without."""
 
     store: Path | None = None
-    trust: Trust = Trust()
+    trust: Trust = field(default_factory=Trust)
     files: ServerFiles | None = None
     open_enrolment: bool = False
 

@@ -1,8 +1,8 @@
 """The turns of an edge on its disk: what the server asked for, how far the devices are, and the report that goes up.
 
 Turns are carried out one after the other, and their averages are numbered through the edge's life: average n is that in which the
-edge's own run makes its model n + 1. Two threads use a store: the one that talks to the server adds turns and waits for reports, the
-edge's own run looks turns up and adds reports.
+edge's own run makes its model n + 1. Two threads use a store: the one that talks to the server adds turns and waits for reports,
+and the edge's own run looks turns up and adds reports.
 """
 
 from __future__ import annotations

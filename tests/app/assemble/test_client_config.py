@@ -257,16 +257,3 @@ def test_names_and_settings_of_a_sheet_are_checked_like_a_spec(table):
 def test_runs_that_no_device_can_be_told_of_are_refused():
     with pytest.raises(BadInput, match="no client 6"):
         client_config_for(made(), 6)
-    users = {"users": {"use": "households"}}
-    edged = assemble(
-        resolve(
-            {
-                "task": {"use": "digits_logreg"},
-                "world": {"clients": 20, **users},
-                "edge": "hierfl",
-                "pace": {"cohort": 2},
-            }
-        )
-    )
-    with pytest.raises(BadInput, match="remove \\[edge\\]"):
-        client_configs(edged)
