@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import client_config_for, client_configs
+from fedfleet.app.assemble.client_config import client_config_for
 from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.spec import resolve
 from fedfleet.core import registry

@@ -104,6 +104,6 @@ def test_two_edges_with_two_devices_end_as_their_simulation_does(edge, tmp_path)
 
 def test_an_edge_does_not_listen_where_its_server_does(tmp_path):
     options = ServeOptions(address="127.0.0.1:50061")
-    with pytest.raises(BadInput, match="both are 127.0.0.1:50061"):
+    with pytest.raises(BadInput, match="both are 127"):
         run_edge("127.0.0.1:50061", EdgeSetup(tmp_path / "edge"), DeviceOptions(), options, print)
     assert not (tmp_path / "edge").exists()
