@@ -133,7 +133,7 @@ class TurnStore:
             table = {}
         # Statistics may be lost in a crash of the machine, and nothing but a figure of the journal follows from them.
         draft = path.with_suffix(".part")
-        draft.write_text(json.dumps(table | {str(sync): [stats.losses, stats.refused]}))
+        draft.write_text(json.dumps(table | {str(sync): [stats.losses, stats.refused]}), encoding="utf-8")
         draft.replace(path)
 
     def stats(self, stored: StoredTurn) -> SyncStats:
