@@ -151,6 +151,7 @@ def device(
     max_seconds: _Seconds | None = None,
     patience: _Seconds = 600.0,
     evidence: Path | None = None,
+    share_samples: bool = False,
 ) -> Answer:
     """Be one device: enrol at a server, then pull tasks, train on samples that stay here, and report until the run is over.
 
@@ -176,6 +177,7 @@ def device(
         max_seconds: stop after that many seconds of work.
         patience: for how many seconds to try a server that went out of reach.
         evidence: evidence of this device's integrity, if the server asks for it.
+        share_samples: let the edge move samples of this device to other devices of the same person, as shufflefl does.
     """
     chosen: _Engine = one_of("engine", engine, get_args(_Engine))
     for name in _ONE_THREAD:  # before numpy or torch is loaded: results must not depend on the number of threads
@@ -190,6 +192,7 @@ def device(
         evidence=b"" if evidence is None else evidence.read_bytes(),
         caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
         patience=patience,
+        share_samples=share_samples,
     )
     local = LocalSetup(store, data, Trust(tls, ca, certificate, key))
     summary = run_device(server, local, options, partial(_build_runtime, trust_code, chosen), say, _check_samples)

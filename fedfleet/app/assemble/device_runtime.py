@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -97,6 +98,7 @@ def _build_runtime(config: Table, data_path: Path | None, fetch: Fetch | None, t
         test=test,
         execute=inline(task, threads=1),
         frozen=config["frozen"],
+        make_executor=partial(inline, threads=1),
     )
 
 
@@ -130,6 +132,7 @@ def _build_numpy_runtime(config: Table, data_path: Path | None, fetch: Fetch | N
         test=test,
         execute=numpy_executor(task, lambda width: _whole(description, width)),
         frozen=config["frozen"],
+        make_executor=lambda other: numpy_executor(other, lambda width: _whole(description, width)),
     )
 
 

@@ -22,9 +22,6 @@ from fedfleet.core.records import Ints, ServerState
 from fedfleet.network.edge.edge_plan import CONFIG_FORMAT
 from fedfleet.network.frontend.partial_sums import fold_layout, layout_to_json
 
-# Rules whose turns an edge can carry out: those that leave samples where they are.
-_OWN_DATA = ("hierfl",)  # .. and of these, those that ask nothing of labels, so that devices may have samples of their own
-
 
 def check_edges(setup: Setup) -> None:
     """Refuse what does not work with edges over the network, with one sentence each."""
@@ -34,8 +31,6 @@ def check_edges(setup: Setup) -> None:
     plain = offer.params is server.params and not offer.extra and offer.encoded is None
     by_samples = fold.enter is plain_entry and not fold.partial and fold.noise is None and fold.least == 1
     refusals = (
-        (setup.plan.algorithm.name == "shufflefl", "it moves samples between the devices of a person, which fedfleet edge cannot "
-         'do yet; simulate the run, or serve edge.use = "hierfl" or "fedgs"'),
         (bool(setup.spec.override), "[[override]] has no effect behind edges over the network; remove it, or simulate the run"),
         (bool(setup.task.frozen), "the model has frozen weights, which edges do not pass on to devices yet; use a task without a "
          "backbone, or simulate the run"),
@@ -84,9 +79,10 @@ def edge_configs(setup: Setup, shared: Mapping[str, Any], device_entries: Device
             "layout": layout,
             "denominator": algorithm.fold.denominator,
             "most_reports": int(max(algorithm.fold.most_reports, len(devices))),
-            "shared": dict(shared),
+            "shared": {**shared, "moves_samples": inside.rule.moves_samples},
             "devices": [device_entries(*one) for one in zip(devices.tolist(), keys, shards, strict=True)],
-            "own_data": inside.rule.name in _OWN_DATA,
+            "own_data": not (inside.rule.by_labels or inside.rule.moves_samples),
+            "moves_samples": inside.rule.moves_samples,
         }
         return json.dumps(table, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 

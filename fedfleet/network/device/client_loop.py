@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from fedfleet.core.errors import BadInput, FedFleetError, Refused, RunFailed, printable
+from fedfleet.core.json_text import parse_json
 from fedfleet.network.device.call_errors import UnknownDevice
 from fedfleet.network.device.caps import Caps, budget_reason
 from fedfleet.network.device.device_store import DeviceStore, Identity, WaitingReport
@@ -41,7 +42,10 @@ class Stopped(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """How a device takes part: as which client, with which token, data and evidence, within which caps."""
+    """How a device takes part: as which client, with which token, data and evidence, within which caps.
+
+    `share_samples`: its owner agrees that samples go to other devices of the same person.
+    """
 
     client: int | None = None
     token: str = ""
@@ -52,6 +56,7 @@ class DeviceOptions:
     evidence: bytes = b""
     caps: Caps = field(default_factory=Caps)
     patience: float = 600.0
+    share_samples: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +168,24 @@ class Device:
         self.store.set_identity(self._identity)
         if reply.sheet != self._config:
             self._config, self._runtime = reply.sheet, None
+            self._check_sharing()
             self._check_data()
         self._say_once(
             f"enrolled at {self.connection.server} as client {reply.client} of {printable(reply.run) or 'a run'}; {_WAITING}"
         )
         self._last_text = _WAITING
+
+    def _check_sharing(self) -> None:
+        """Refuse a run that would move samples of this device to others, unless its owner agreed."""
+        try:
+            table = parse_json(self._config)
+        except ValueError:
+            return  # it says so with the first task
+        if isinstance(table, dict) and "edge" not in table and table.get("moves_samples") and not self.options.share_samples:
+            raise BadInput(
+                f"the edge at {self.connection.server} moves samples between the devices of one person, so this device takes no "
+                "part; if all devices of this edge are yours and you agree, start it with --share-samples"
+            )
 
     def _check_data(self) -> None:
         """Refuse samples that the run cannot use now, and not with the first task, for which this device may wait for hours."""
@@ -236,7 +254,10 @@ class Device:
         if work.sheet and work.sheet != hashlib.sha256(self._config).hexdigest():
             # Perhaps another server has taken its place.
             self._enrol(self.options.patience)
-        context = WorkContext(self.connection, self._caller, self.store, self.options.caps, self._wait, self._say_once)
+        options = self.options
+        context = WorkContext(
+            self.connection, self._caller, self.store, options.caps, self._wait, self._say_once, options.share_samples
+        )
         try:
             runtime = self._ready_runtime(frozen_fetcher(context, work, until))
             what = f"working on task {work.task}" if work.kind == pb.TRAIN else f"judging model {work.version}"

@@ -10,12 +10,12 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from fedfleet.core.edges import DRAW_TASK
+from fedfleet.core.edges import DRAW_TASK, GIVE_SAMPLES
 from fedfleet.core.errors import FedFleetError, Refused, printable
 from fedfleet.core.records import Score
 from fedfleet.core.tensor_format import unpack_tree
@@ -26,6 +26,7 @@ from fedfleet.network.device.client_runtime import Assignment, ClientRuntime, ev
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
 from fedfleet.network.device.retries import RetryPolicy, no_remark
 from fedfleet.network.device.server_calls import Connection
+from fedfleet.network.device.shared_samples import give_samples, receive_samples, with_samples_of
 from fedfleet.network.device.transfers import TooLate, fetch_blob
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import MOST_STATS, crc32c
@@ -83,7 +84,8 @@ class NoModel(TaskRefusal):
 
 @dataclass(frozen=True, slots=True)
 class WorkContext:
-    """What work needs: the line and who calls on it, the store, the caps, how to wait, whom to tell how the line is."""
+    """What work needs: the line and who calls on it, the store, the caps, how to wait, whom to tell how the line is, and whether
+    samples may go to other devices of the same person."""
 
     connection: Connection
     caller: pb.Caller
@@ -91,6 +93,7 @@ class WorkContext:
     caps: Caps
     wait: RetryPolicy
     remark: Callable[[str], None] = no_remark
+    shares_samples: bool = False
 
 
 class EdgeWorker(Protocol):
@@ -178,8 +181,38 @@ def _assignment(runtime: ClientRuntime, work: pb.Work) -> Assignment:
     return Assignment(task, round, work.version, work.steps, work.share, work.seed or runtime.seed, settings, rows)
 
 
+def _give(context: WorkContext, runtime: ClientRuntime, work: pb.Work) -> tuple[pb.Report, bytes]:
+    """The samples that a task names, for other devices of the same person. Only a device whose owner agreed comes here."""
+    payload = give_samples(runtime, context.store, np.array(work.rows, np.int64))
+    head = head_of(work, context.caller, payload)
+    head.weight = 1.0
+    return head, payload
+
+
+def _with_moved_samples(
+    context: WorkContext, runtime: ClientRuntime, work: pb.Work, assignment: Assignment
+) -> tuple[ClientRuntime, Assignment]:
+    """Runtime and assignment with the samples that other devices of the same person gave to this one, now or before."""
+    if work.turn.name:
+        try:
+            data = fetch_blob(context.connection, context.caller, work.turn, context.wait, math.inf, context.remark)
+        except (Refused, NotFound) as error:
+            raise NoModel(f"the samples of other devices did not arrive: {error}") from error
+        receive_samples(runtime, context.store, data)
+    if assignment.rows is None:
+        return runtime, assignment
+    holding, rows = with_samples_of(runtime, context.store, assignment.rows)
+    return holding, replace(assignment, rows=rows)
+
+
 def _train(context: WorkContext, runtime: ClientRuntime, work: pb.Work, model: bytes) -> tuple[pb.Report, bytes]:
+    if work.settings.get(GIVE_SAMPLES) and context.shares_samples:
+        return _give(context, runtime, work)
     assignment = _assignment(runtime, work)
+    if context.shares_samples:
+        runtime, assignment = _with_moved_samples(context, runtime, work, assignment)
+    elif work.settings.get(GIVE_SAMPLES) or work.turn.name:
+        raise TaskRefusal("its owner has not agreed to share samples; start it with --share-samples")
     half = runtime.local_pass(assignment.settings)
     step_reason = too_long(context.caps, steps_of(half, len(rows_of(runtime, assignment)), work.steps))
     if step_reason is not None:

@@ -5,25 +5,33 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from fedfleet.core import aggregation
-from fedfleet.core.errors import RunFailed
+import numpy as np
+
+from fedfleet.core import aggregation, exact
+from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.events import Event, ReportsGathered, RoundFailed
 from fedfleet.core.records import Wave
 from fedfleet.core.tensor_format import pack_tree
-from fedfleet.core.trees import difference
+from fedfleet.core.trees import Tree, difference
+from fedfleet.engine.coordinator import make_model
 from fedfleet.engine.state import RunState
+from fedfleet.network.device.shared_samples import pack_samples, unpack_samples
 from fedfleet.network.edge.edge_plan import next_sync, wave_rows
 from fedfleet.network.edge.turn_store import StoredTurn, SyncStats, TurnReport, TurnStore
+from fedfleet.network.frontend.spool import read_spool
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.protocol.process_link import Blob
+from fedfleet.network.protocol.process_link import Blob, write_blob
+from fedfleet.network.protocol.turn_format import EdgeSync, EdgeTurn
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.served_plan import ServedRun
 from fedfleet.network.server.server_loop import ServerLoop
 from fedfleet.network.server.turns import CommitJob
 from fedfleet.simulation.checkpoints import checkpoint_files
+from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.files import meta_of
 
 _MAX_FAILURES = 3  # averages in a row of which no report could be used
@@ -57,11 +65,28 @@ class EdgeLoop(ServerLoop):
         self.turns.finish()
 
     def _fill_in(self, wave: Wave, message: inside.Wave) -> list[Blob]:
-        message.rows.extend(wave_rows(self._store, next_sync(wave.server), wave.assignments.clients))
-        return []
+        """The rows of each device, and after an exchange the samples that come to it."""
+        clients, found = wave.assignments.clients, self._store.find(next_sync(wave.server))
+        assert found is not None
+        stored, sync = found
+        message.rows.extend(wave_rows(self._store, next_sync(wave.server), clients))
+        if sync.exchange or next_sync(wave.server) != stored.first + stored.turn.exchanges:
+            return []
+        samples = self._store.samples(stored)
+        blobs = {place: write_blob(self.offers.shared, data) for place, data in samples.items()}
+        if blobs:
+            message.turns.extend(blobs[place].name if place in blobs else "" for place in clients.tolist())
+        return [blobs[place] for place in clients.tolist() if place in blobs]
 
     async def _commit(self, job: CommitJob) -> None:
         """As any commit, with one thing before it is journalled: what goes up after the last average of a turn is on the disk."""
+        found = self._store.find(next_sync(job.command.server))
+        assert found is not None
+        if found[1].exchange:
+            loop = asyncio.get_running_loop()
+            exchanged = await loop.run_in_executor(None, self._exchange, job, found[0], found[1])
+            self.turns.schedule(lambda: self._on_commit(job, exchanged, None))
+            return
         fact, blob = await self.commits.make(job, self.offers)
         if fact.made is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._record, job, fact)
@@ -76,6 +101,20 @@ class EdgeLoop(ServerLoop):
         if sync + 1 == stored.end:
             self._store.finish(stored, turn_report(stored, fact, self._store))
             self._forget()
+
+    def _exchange(self, job: CommitJob, stored: StoredTurn, sync: EdgeSync) -> ReportsGathered:
+        """Keep what devices gave for those that get it. The aggregate of the fact moves no model."""
+        spooled = [entry for folder in job.spools for entry in read_spool(Path(folder), job.bucket)]
+        payloads = {entry.client: data for entry, data in spooled}
+        samples = samples_by_place(stored.turn, sync, payloads)
+        self._store.keep_samples(stored, samples)
+        fold, command = self.served.plan.algorithm.fold, job.command
+        acc = aggregation.zero(fold, command.server)
+        total = aggregation.sum_for(acc, "")
+        total.count, total.weight = len(command.tasks), exact.weight_units(1.0)
+        fact = ReportsGathered(0.0, acc, np.array(sorted(command.tasks), np.int64), {}, ())
+        keep_aggregate(self.served.folder, self.commits.gatherings, fact)
+        return replace(fact, made=make_model(self.served.plan.algorithm, command.server, fact))
 
     def _forget(self) -> None:
         """Remove turns and aggregates that no resume can need, as of the older of two checkpoints."""
@@ -121,3 +160,26 @@ def _stats_of(fact: ReportsGathered) -> SyncStats:
     none = [0.0] * len(fact.tasks)
     losses, samples = (fact.stats[name].tolist() if name in fact.stats else none for name in ("loss", "samples"))
     return SyncStats(list(zip(losses, samples, strict=True)), len(fact.rejected))
+
+
+def samples_by_place(turn: EdgeTurn, sync: EdgeSync, payloads: Mapping[int, bytes]) -> dict[int, bytes]:
+    """What each place gets, from what each gave. RunFailed if a device did not give what it was asked for."""
+    given: dict[int, Tree] = {}
+    place_of: dict[int, tuple[int, int]] = {}
+    for place, rows in zip(sync.slots.tolist(), sync.rows, strict=True):
+        assert rows is not None
+        if place not in payloads:
+            raise RunFailed(
+                f"device {place} gave no samples, and the turn cannot be carried out without them; start it, then the edge"
+            )
+        try:
+            given[place] = unpack_samples(payloads[place], rows)
+        except (Refused, ValueError, KeyError) as error:
+            raise RunFailed(f"the samples that device {place} gave cannot be used ({error})") from None
+        place_of |= {row: (place, n) for n, row in enumerate(rows.tolist())}
+    result: dict[int, bytes] = {}
+    for place, rows in turn.gets.items():
+        at = [place_of[row] for row in rows.tolist()]
+        leaves = {name: np.stack([given[giver][name][n] for giver, n in at]) for name in ("x", "y")}
+        result[place] = pack_samples(rows, leaves)
+    return result

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.aggregation import Aggregate, Fold
-from fedfleet.core.edges import DRAW_TASK, MAX_SYNCS
+from fedfleet.core.edges import DRAW_TASK, GIVE_SAMPLES, MAX_SYNCS
 from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.json_text import parse_json
 from fedfleet.core.limits import MAX_SEED
@@ -51,7 +51,8 @@ _MOST_PLACES = 1 << 16
 @dataclass(frozen=True, slots=True)
 class EdgeConfig:
     """What a server tells an edge: whose edge it is, the places for devices with their keys and samples, how reports are added up,
-    and the configuration of each device. `own_data`: devices may bring samples of their own."""
+    and the configuration of each device. `own_data`: devices may bring samples of their own;
+    `moves_samples`: samples may change device, to which each device's owner must agree."""
 
     edge: int
     rule: str
@@ -64,6 +65,7 @@ class EdgeConfig:
     most_reports: int
     devices: tuple[dict[str, Any], ...]
     own_data: bool
+    moves_samples: bool
 
 
 def read_config(data: bytes) -> EdgeConfig:
@@ -85,7 +87,7 @@ def read_config(data: bytes) -> EdgeConfig:
         return EdgeConfig(
             int(table["edge"]), str(table["rule"]), str(table["run"]), int(table["seed"]), keys, sizes,
             layout_from_json(table["layout"]), denominator, int(table["most_reports"]), devices,
-            bool(table["own_data"]),
+            bool(table["own_data"]), bool(table["moves_samples"]),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise Refused(f"the configuration of this edge cannot be read ({type(error).__name__}: {error})") from None
@@ -106,7 +108,7 @@ def edge_plan(config: EdgeConfig, store: TurnStore) -> Plan:
         cost=_cost(layout),
         tick=_next_sync,
     )
-    return Plan(config.seed, algorithm, _selector(store), _policy(places), _STOP, start, places)
+    return Plan(config.seed, algorithm, _selector(store), _policy(store, places), _STOP, start, places)
 
 
 _STOP = Stop(rounds=_ROUNDS, evaluate_every=_ROUNDS)
@@ -169,6 +171,9 @@ def _fold(config: EdgeConfig) -> Fold:
 def _moves(store: TurnStore) -> Callable[[ServerState, Aggregate], ServerState]:
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         before = model_at(store, server)
+        found = store.find(next_sync(server))
+        if found is not None and found[1].exchange:  # the model waits for the samples
+            return _next_sync(ServerState(before, server.extra))
         params = {n: v + aggregate.mean[n] if n in aggregate.mean else v for n, v in before.items()}
         return _next_sync(ServerState(params, server.extra))
 
@@ -206,10 +211,12 @@ def _selector(store: TurnStore) -> Selector:
             raise RunFailed("internal error: devices were asked before the server had asked for anything; please report this")
         stored, asked = found
         clients = asked.slots[np.isin(asked.slots, roster.clients)]
+        if asked.exchange and len(clients) < len(asked.slots):  # without all of them nobody can train
+            clients = clients[:0]
         count = len(clients)
         # All devices of an average draw their batches by one number, as in a simulation.
-        number = float(stored.turn.task * MAX_SYNCS + sync - stored.first)
-        settings = {DRAW_TASK: np.full(count, number)}
+        number = float(stored.turn.task * MAX_SYNCS + sync - stored.first - stored.turn.exchanges)
+        settings = {GIVE_SAMPLES if asked.exchange else DRAW_TASK: np.full(count, 1.0 if asked.exchange else number)}
         return Assignments(clients, np.full(count, asked.steps, np.int64), np.ones(count), settings)
 
     def learn(state: State, ended: Ended, now: float) -> State:
@@ -223,12 +230,15 @@ def _selector(store: TurnStore) -> Selector:
     return Selector("turn", pick, learn, initial=initial, by_reports=False)
 
 
-def _policy(places: int) -> Policy:
-    """Every average waits for all its devices, except those whose tasks are lost."""
+def _policy(store: TurnStore, places: int) -> Policy:
+    """Every average waits for all its devices, except those whose tasks are lost. An exchange goes on only if all devices gave."""
 
     def decide(book: Book) -> Decision:
         if book.asking or book.running:
             return NOTHING
+        found = store.find(book.version)
+        if book.arrived and book.lost and found is not None and found[1].exchange:
+            return Decision(abandon="a device did not give its samples to the others")
         if book.arrived:
             return Decision(commit=True)
         if book.answered:  # nobody who is asked was there

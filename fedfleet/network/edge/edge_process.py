@@ -40,6 +40,7 @@ from fedfleet.store.lock import hold_lock
 from fedfleet.store.seals import identity
 
 _MOST_SAMPLES = 1 << 31
+_MOST_SAMPLE_BYTES = 256 << 20  # that a device gives at once
 _KIND = "edge"
 _JOIN_SECONDS = 10.0  # for the thread that talks to the server, at the end
 
@@ -113,7 +114,10 @@ def _serve_devices(
     plan, world = edge_plan(config, store), edge_world(config)
     (folder / "aggregates").mkdir(exist_ok=True)
     (folder / "wire").mkdir(exist_ok=True, mode=0o700)
-    options = replace(options, devices=places)
+    # What devices give is no update: it is spooled, and taken at the commit.
+    options = replace(options, devices=places, streaming=not config.moves_samples)
+    if config.moves_samples:
+        options = replace(options, most_report_bytes=_MOST_SAMPLE_BYTES)
     journal, recovery = _open_journal(plan, world, folder)
     tls = {} if setup.files is None else _tls(setup.files)
 

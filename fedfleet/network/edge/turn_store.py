@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,8 +149,23 @@ class TurnStore:
         """A turn is over. Its report is on the disk when this returns."""
         payload: Array = np.frombuffer(report.payload, np.uint8)
         save_tree(self._path("report", stored.number), {_PAYLOAD: payload}, {"weight": report.weight, "stats": report.stats})
+        # The devices have them now.
+        self._path("samples", stored.number).unlink(missing_ok=True)
         with self._changed:
             self._changed.notify_all()
+
+    def keep_samples(self, stored: StoredTurn, samples: Mapping[int, bytes]) -> None:
+        """Keep the samples that come to each place in this turn, until it is over. They are on the disk when this returns."""
+        path = self._path("samples", stored.number)
+        save_tree(path, {str(place): np.frombuffer(data, np.uint8) for place, data in samples.items()})
+
+    def samples(self, stored: StoredTurn) -> dict[int, bytes]:
+        """The samples that come to each place in this turn."""
+        if not stored.turn.exchanges:
+            return {}
+        path = self._path("samples", stored.number)
+        tree = load_tree(path)[0] if path.exists() else {}  # at the end of a turn the devices have them
+        return {int(place): data.tobytes() for place, data in tree.items()}
 
     def end(self, reason: str) -> None:
         """The edge's own run has ended: nobody need wait for a report."""

@@ -1,4 +1,5 @@
-"""What a server asks of an edge, as bytes and back: which devices train in each average, on which rows, for how many steps.
+"""What a server asks of an edge, as bytes and back: which devices train in each average, on which rows, for how many steps, and
+which samples change device before.
 
 The server plans turns for all edges of a wave together; an edge only carries its turn out, whatever the rule was. A device that
 trains on all that it holds is not told rows, so that it may hold samples of its own.
@@ -25,11 +26,15 @@ _ALL = -1  # rows of a device that trains on all that it holds
 
 @dataclass(frozen=True, slots=True)
 class EdgeSync:
-    """One average: places of the edge's devices, the rows of each (None: all that it holds), and the steps (0: as usual)."""
+    """One average: places of the edge's devices, the rows of each (None: all that it holds), and the steps (0: as usual).
+
+    An `exchange` is no average: these devices give these rows away.
+    """
 
     slots: Ints
     rows: tuple[Ints | None, ...]
     steps: int = 0
+    exchange: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,8 @@ class EdgeTurn:
     """The turn of one edge. `task` is the server's number of it, by which devices draw their batches.
 
     `weight` replaces the devices' own weights at the server; `samples` are those on the edge's devices as the server knows them,
-    and `stats` what the rule says of this turn.
+    and `stats` what the rule says of this turn. If samples change device, the first of `syncs` is the exchange, and `gets` says by
+    place which rows come to a device.
     """
 
     task: int
@@ -45,18 +51,25 @@ class EdgeTurn:
     samples: int = 0
     weight: float | None = None
     stats: Mapping[str, float] = field(default_factory=dict[str, float])
+    gets: Mapping[int, Ints] = field(default_factory=dict[int, Ints])
+
+    @property
+    def exchanges(self) -> int:
+        """How many of its syncs are exchanges: one or none."""
+        return int(self.syncs[0].exchange)
 
     @property
     def forwards(self) -> bool:
         """Does the exact sum of its reports go up? With several averages the last model does, as a difference."""
-        return len(self.syncs) == 1 and self.weight is None
+        return len(self.syncs) - self.exchanges == 1 and self.weight is None
 
 
 def turn_to_bytes(turn: EdgeTurn) -> bytes:
     """A turn as it travels."""
     head = {
         "task": turn.task, "samples": turn.samples, "weight": turn.weight,
-        "steps": [sync.steps for sync in turn.syncs], "stats": {n: v for n, v in turn.stats.items() if math.isfinite(v)},
+        "steps": [sync.steps for sync in turn.syncs], "exchange": bool(turn.exchanges),
+        "stats": {n: v for n, v in turn.stats.items() if math.isfinite(v)},
     }  # fmt: skip
     rows = [rows for sync in turn.syncs for rows in sync.rows]
     columns = {
@@ -65,6 +78,7 @@ def turn_to_bytes(turn: EdgeTurn) -> bytes:
         "counts": np.array([_ALL if some is None else len(some) for some in rows], np.int64),
         "rows": np.concatenate([np.zeros(0, np.int64), *(some for some in rows if some is not None)]).astype(np.uint32),
     }
+    columns |= {f"gets/{place}": rows.astype(np.uint32) for place, rows in turn.gets.items()}
     text: Any = np.frombuffer(json.dumps(head, sort_keys=True, allow_nan=False).encode(), np.uint8)
     return pack_tree({**columns, "head": text})
 
@@ -83,12 +97,13 @@ def turn_from_bytes(data: bytes, slots: int) -> EdgeTurn:
         of_device = [None if count < 0 else piece for count, piece in zip(counts.tolist(), pieces, strict=True)]
         ends = np.cumsum(devices).tolist()
         syncs = [
-            EdgeSync(places[end - n : end], tuple(of_device[end - n : end]), step)
-            for end, n, step in zip(ends, devices.tolist(), steps, strict=True)
+            EdgeSync(places[end - n : end], tuple(of_device[end - n : end]), step, exchange=k == 0 and head["exchange"] is True)
+            for k, (end, n, step) in enumerate(zip(ends, devices.tolist(), steps, strict=True))
         ]
+        gets = {int(name.removeprefix("gets/")): rows.astype(np.int64) for name, rows in tree.items() if name.startswith("gets/")}
         weight = None if head["weight"] is None else float(head["weight"])
         stats = {str(name): float(value) for name, value in head["stats"].items()}
-        turn = EdgeTurn(int(head["task"]), tuple(syncs), int(head["samples"]), weight, stats)
+        turn = EdgeTurn(int(head["task"]), tuple(syncs), int(head["samples"]), weight, stats, gets)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Refused(f"the turn that the server sent cannot be read ({type(error).__name__}: {error})") from None
     _check(turn, slots)
@@ -96,8 +111,16 @@ def turn_from_bytes(data: bytes, slots: int) -> EdgeTurn:
 
 
 def _check(turn: EdgeTurn, slots: int) -> None:
-    if not 0 < len(turn.syncs) <= MAX_SYNCS or turn.task < 0:
-        raise Refused(f"a turn has 1 to {MAX_SYNCS} averages, and the server sent {len(turn.syncs)}")
+    averages = len(turn.syncs) - turn.exchanges if turn.syncs else 0
+    if not 0 < averages <= MAX_SYNCS or turn.task < 0:
+        raise Refused(f"a turn has 1 to {MAX_SYNCS} averages, and the server sent {averages}")
+    if turn.exchanges:
+        given = np.concatenate([np.zeros(0, np.int64) if some is None else some for some in turn.syncs[0].rows])
+        got = np.concatenate([np.zeros(0, np.int64), *turn.gets.values()])
+        if len(np.unique(given)) != len(given) or not np.array_equal(np.sort(given), np.sort(got)):
+            raise Refused("the server lets devices get other samples than devices give")
+    if not all(0 <= place < slots for place in turn.gets) or bool(turn.gets) != bool(turn.exchanges):
+        raise Refused("the server lets samples change device without an exchange, or to a device that this edge does not have")
     for sync in turn.syncs:
         places = sync.slots
         if not len(places) or (np.diff(places) <= 0).any() or places[0] < 0 or places[-1] >= slots or sync.steps < 0:

@@ -95,7 +95,14 @@ class EdgePlans:
         """What the edge is told: without devices that hold nothing, and without the rows of those that train on all they have."""
         assert isinstance(job.local, NestedPass)
         first_slots = job.local.fleet.first_slots(job.client)
+        gives, gets = moved_rows(visit, turn)
+        if gives and not job.local.rule.moves_samples:
+            raise RunFailed(
+                f"edge.use = {job.local.rule.name!r} moves samples, and its rule does not say so (EdgeRule.moves_samples)"
+            )
         syncs: list[EdgeSync] = []
+        if gives:
+            syncs.append(EdgeSync(np.array(sorted(gives), np.int64), tuple(gives[slot] for slot in sorted(gives)), exchange=True))
         for sync in turn.syncs:
             rows = [
                 (slot, None if np.array_equal(some, job.rows[first_slots == slot]) else some)
@@ -104,7 +111,7 @@ class EdgePlans:
             ]
             syncs.append(EdgeSync(np.array([slot for slot, _ in rows], np.int64), tuple(some for _, some in rows), sync.steps))
         stats = {n: v for n, v in turn_stats(visit, turn, seconds).items() if n != "edge_seconds"}
-        return EdgeTurn(job.task, tuple(syncs), len(job.rows), turn.weight, stats)
+        return EdgeTurn(job.task, tuple(syncs), len(job.rows), turn.weight, stats, gets)
 
     def _forget(self, client: int) -> None:
         """Remove turns of an edge that are neither running nor remembered."""
@@ -116,3 +123,15 @@ class EdgePlans:
 
     def _path(self, client: int, task: int) -> Path:
         return self._folder / f"{client}-{task:012d}.safetensors"
+
+
+def moved_rows(visit: Visit, turn: Turn) -> tuple[dict[int, Ints], dict[int, Ints]]:
+    """Which rows each device gives to others before it trains, and which it gets, by place; empty where none changes device."""
+    gives, gets = dict[int, Ints](), dict[int, Ints]()
+    for slot, (before, after) in enumerate(zip(visit.rows, turn.rows, strict=True)):
+        gone, come = before[~np.isin(before, after)], after[~np.isin(after, before)]
+        if len(gone):
+            gives[slot] = gone
+        if len(come):
+            gets[slot] = come
+    return gives, gets

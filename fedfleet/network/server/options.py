@@ -23,7 +23,7 @@ class ServeOptions:
     enough. A report of a device with data of its own counts at most `max_samples` (None: ten times the median of what devices
     declare). With `trust_reports` a selector gets no bounds on what it believes of reports. `metrics` is where figures and health
     are told over HTTP (empty: nowhere), `drain_seconds` what a server takes at most to stop in order; a `quiet` one shows nothing
-    on the terminal.
+    on the terminal. No report may have more than `most_report_bytes` (None: what follows from the model).
     """
 
     address: str = "127.0.0.1:50051"
@@ -49,6 +49,7 @@ class ServeOptions:
     drain_seconds: float = 20.0
     log_level: Level = "info"
     quiet: bool = False
+    most_report_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,8 @@ def frontend_config(
         sheet=layout_to_json(fold_layout(plan.algorithm.fold, plan.algorithm.init(plan.params))), stream=streams,
         spool=not streams or options.keep_reports, durable=options.durable, encode_once=options.encode_once,
         hold=options.hold, hold_seconds=options.hold_seconds, commit_seconds=options.commit_seconds,
-        in_flight_bytes=options.in_flight_bytes, largest=max_report_bytes(plan), codecs=[codec_recipe(c) for c in kinds],
+        in_flight_bytes=options.in_flight_bytes, largest=options.most_report_bytes or max_report_bytes(plan),
+        codecs=[codec_recipe(c) for c in kinds],
         codec_of=codec_of, tls=tls, stats=stat_names(plan), noise_key=(served.noising.key or b"").hex(),
     )  # fmt: skip
 

@@ -66,6 +66,17 @@ def test_a_device_behind_an_edge_trains_what_its_simulation_trains():
     assert runtime.train.tolist() == shard[inside.fleet.first_slots(1) == 0].tolist()
 
 
+def test_rules_say_whether_samples_move_and_whether_they_may_be_own():
+    told = {rule: read_config(client_configs(made(rule))(0, False)) for rule in ("hierfl", "fedgs", "shufflefl")}
+    assert {rule: (one.moves_samples, one.own_data) for rule, one in told.items()} == {
+        "hierfl": (False, True),
+        "fedgs": (False, False),
+        "shufflefl": (True, False),
+    }
+    for one in told.values():  # each device is told too: its owner must agree
+        assert json.loads(device_config(one, 0, brings_own=False))["moves_samples"] is one.moves_samples
+
+
 def test_device_and_edge_do_not_take_each_others_configuration():
     with pytest.raises(Refused, match="start it with fedfleet edge"):
         build_client_runtime(client_configs(made())(0, False))
@@ -77,7 +88,6 @@ def test_device_and_edge_do_not_take_each_others_configuration():
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"edge": "shufflefl"}, "moves samples between the devices of a person"),
         ({"override": [{"clients": [1], "algorithm": {"lr": 0.2}}]}, "override"),
         ({"task": {"use": "digits_mlp"}, "algorithm": {"use": "biasprompt"}}, "frozen weights"),
     ],

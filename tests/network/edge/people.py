@@ -17,7 +17,7 @@ from fedfleet.app.spec import load_spec
 from fedfleet.core.trees import content_hash
 from fedfleet.store.files import load_tree
 from tests.network.fleets import end
-from tests.network.harness import ROOT, Ground, ground
+from tests.network.harness import PATIENT, ROOT, Ground, ground, wait_for
 from tests.network.toys import Toy
 
 BASE = """
@@ -47,6 +47,7 @@ threads = 1
 HIERFL = 'use = "hierfl"\nkappa1 = 3\nkappa2 = 2'
 EXACT = 'use = "hierfl"\nkappa1 = 3\nkappa2 = 1'
 SOME = 'use = "hierfl"\nkappa1 = 2\nkappa2 = 3\nshare = 0.5'
+SHUFFLE = 'use = "shufflefl"'
 FEDGS = 'use = "fedgs"\nper_sync = 2\nrandom = 1\nsyncs = 6\nbatch = 16'
 
 
@@ -82,6 +83,9 @@ class People:
         self.place.await_listening()
         for edge in range(self.edges):
             self.start_edge(edge)
+        for edge in range(self.edges):
+            # A device that never reached its server gives up after half a minute, and a busy machine needs longer than that.
+            wait_for(lambda edge=edge: self._listens(edge), f"edge {edge} that listens", seconds=3 * PATIENT, said=self.said)
             self.start_devices(edge)
 
     def kill(self, name: str) -> None:
@@ -110,6 +114,11 @@ class People:
         out = self.place.folder / "simulated"
         perform(load_spec(self.spec, []), out)
         return content_hash(load_tree(out / "model.safetensors")[0])
+
+    def _listens(self, edge: int) -> bool:
+        host, _, port = self.listen[edge].partition(":")
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == 0
 
     def _places(self) -> list[str]:
         return [str(place) for place in range(self.each)]

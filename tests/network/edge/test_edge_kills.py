@@ -6,7 +6,7 @@ import pytest
 
 from fedfleet.core.events import ModelCommitted, TaskArrived
 from fedfleet.core.rng import stream
-from tests.network.edge.people import EXACT, FEDGS, HIERFL, people
+from tests.network.edge.people import EXACT, FEDGS, HIERFL, SHUFFLE, people
 from tests.network.harness import PATIENT, wait_for
 
 EDGES, EACH, ROUNDS = 4, 3, 24
@@ -52,5 +52,6 @@ def test_twenty_kills_change_nothing(kind, edge, tmp_path):
 
 
 @pytest.mark.soak
-def test_nor_do_kills_of_everybody_in_turn(tmp_path):
-    killed(tmp_path, FEDGS, ["edge", "devices", "server"], 12)
+@pytest.mark.parametrize("edge", [FEDGS, SHUFFLE], ids=["fedgs", "shufflefl"])
+def test_nor_do_kills_of_everybody_in_turn(edge, tmp_path):
+    killed(tmp_path, edge, ["edge", "devices", "server"], 12)

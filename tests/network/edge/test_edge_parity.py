@@ -3,7 +3,7 @@
 import pytest
 
 from fedfleet.app.runs.run_audit import replay_run
-from tests.network.edge.people import EXACT, FEDGS, HIERFL, SOME, people
+from tests.network.edge.people import EXACT, FEDGS, HIERFL, SHUFFLE, SOME, people
 from tests.network.harness import PATIENT
 
 
@@ -19,6 +19,8 @@ def served_as_simulated(folder, edge, edges, each, rounds=3, algorithm="fedavg")
 
 @pytest.mark.soak
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedprox"])
-@pytest.mark.parametrize("edge", [HIERFL, EXACT, SOME, FEDGS], ids=["hierfl", "exact sums", "some devices", "fedgs"])
+@pytest.mark.parametrize(
+    "edge", [HIERFL, EXACT, SOME, FEDGS, SHUFFLE], ids=["hierfl", "exact sums", "some devices", "fedgs", "shufflefl"]
+)
 def test_four_users_with_three_devices_end_as_their_simulation_does(edge, algorithm, tmp_path):
     served_as_simulated(tmp_path, edge, 4, 3, algorithm=algorithm)

@@ -31,7 +31,7 @@ def plan_with(store):
 
     scale = exact.scale_for(2.0**10, 2.0**20)
     layout = FoldLayout(LIKE, {"w": scale}, 2.0**20, None)
-    config = EdgeConfig(1, "hierfl", "test", 7, KEYS, np.array([4, 5, 6]), layout, None, PLACES, ({},) * PLACES, True)
+    config = EdgeConfig(1, "hierfl", "test", 7, KEYS, np.array([4, 5, 6]), layout, None, PLACES, ({},) * PLACES, True, False)
     return edge_plan(config, store), edge_world(config)
 
 
