@@ -71,6 +71,7 @@ def serve(
     drain_seconds: _Seconds = 20.0,
     log_level: str = "info",
     sign: Path | None = None,
+    check: bool = False,
 ) -> Any:
     """Serve a run to real devices over gRPC. What it acknowledges is on disk: killed, it goes on with --resume.
 
@@ -104,11 +105,12 @@ def serve(
         drain_seconds: after SIGTERM: for how long uploads under way may go on.
         log_level: what goes to wire/log.jsonl of the run: debug, info, warning or error.
         sign: sign the finished run with this Ed25519 private key (OpenSSH or PEM).
+        check: check whether the spec can be served, and stop.
     """
     from fedfleet.app.api.own_task import Columns, take_task
     from fedfleet.app.pages.report_page import write_report
     from fedfleet.app.runs.model_trust import trust_model
-    from fedfleet.app.runs.served_run import access_options, serve_run
+    from fedfleet.app.runs.served_run import access_options, check_serving, serve_run
     from fedfleet.app.spec import resolve
     from fedfleet.network.server.options import LEVELS, ServeOptions
     from fedfleet.network.server.serve import ServerStopped
@@ -122,6 +124,11 @@ def serve(
     access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
     command = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
     resolved = resolve(*take_task(spec, overrides, model, data, Columns(label, owner, input, drop, time, kind, missing)))
+    if check:
+        _, options = check_serving(resolved, options, access)
+        whom = "edges" if resolved.edge is not None else "devices"
+        text = f"this spec can be served to {options.devices} {whom}; its digest is {resolved.digest}"
+        return Answer({"valid": True, "digest": resolved.digest, "devices": options.devices}, text)
     trust_model(resolved, trust_code, out)
     try:
         finished_run = serve_run(resolved, out, options, access, resume=resume, key=sign, command=command)

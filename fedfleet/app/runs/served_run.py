@@ -120,20 +120,7 @@ def serve_run(
     """
     if key is not None:
         load_private_key(key)
-    refuse_open(options.address, access.files is not None)
-    setup = assemble(spec)
-    if options.evaluate not in ("server", "devices", "both"):
-        raise BadInput(f"--evaluate: {options.evaluate!r} is not known; give server, devices or both")
-    if not options.devices:
-        options = replace(options, devices=setup.plan.pace.cohort)
-    options = replace(options, checkpoint_every=spec.run["checkpoint_every"])
-    check_servable(setup.plan, options.devices)
-    if spec.edge is not None:
-        check_sendable(setup)
-        if options.evaluate != "server":
-            raise BadInput(f"--evaluate: with [edge] the server itself evaluates models; leave --evaluate {options.evaluate} out")
-    require_secret(setup.plan.algorithm)
-    noise_source(setup.plan.algorithm)
+    setup, options = check_serving(spec, options, access)
     reserve_port(options.address)[0].close()  # a server that cannot listen must not leave a folder behind
     folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
     if resume:
@@ -160,6 +147,25 @@ def serve_run(
             conditions = replace(local_conditions(setup), bounded=needs_bounds(setup.plan.choose, options))
             write_conditions(folder, conditions)
             return _serve_and_finish(with_bounds(setup, conditions), folder, options, access, key, conditions, command)
+
+
+def check_serving(spec: Spec, options: ServeOptions, access: AccessOptions) -> tuple[Setup, ServeOptions]:
+    """Everything that can be refused before a server listens and writes; the setup, and the options with what they left open."""
+    refuse_open(options.address, access.files is not None)
+    setup = assemble(spec)
+    if options.evaluate not in ("server", "devices", "both"):
+        raise BadInput(f"--evaluate: {options.evaluate!r} is not known; give server, devices or both")
+    if not options.devices:
+        options = replace(options, devices=setup.plan.pace.cohort)
+    options = replace(options, checkpoint_every=spec.run["checkpoint_every"])
+    check_servable(setup.plan, options.devices)
+    if spec.edge is not None:
+        check_sendable(setup)
+        if options.evaluate != "server":
+            raise BadInput(f"--evaluate: with [edge] the server itself evaluates models; leave --evaluate {options.evaluate} out")
+    require_secret(setup.plan.algorithm)
+    noise_source(setup.plan.algorithm)
+    return setup, options
 
 
 def needs_bounds(choose: Selector, options: ServeOptions) -> bool:

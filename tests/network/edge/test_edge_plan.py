@@ -1,11 +1,15 @@
 """An edge's own plan: it asks those whom the turn names, waits for them, and begins each turn with the server's model."""
 
 import numpy as np
+import pytest
 
 from fedfleet.core.aggregation import Aggregate
-from fedfleet.core.edges import DRAW_TASK, MAX_SYNCS
+from fedfleet.core.edges import DRAW_TASK, GIVE_SAMPLES, MAX_SYNCS
+from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Draw
 from fedfleet.core.records import FOLDED, LOST, Book, Ended, Roster, ServerState
+from fedfleet.network.device.shared_samples import pack_samples, unpack_samples
+from fedfleet.network.edge.edge_loop import samples_by_place
 from fedfleet.network.edge.edge_plan import EdgeConfig, edge_plan, edge_world, model_at, next_sync, wave_rows
 from fedfleet.network.edge.turn_store import TurnReport, TurnStore
 from fedfleet.network.frontend.partial_sums import FoldLayout
@@ -110,3 +114,56 @@ def test_an_edge_is_no_fleet_of_the_size_of_the_run(tmp_path):
     plan, world = plan_with(stored(tmp_path, *TURNS))
     assert plan.clients == len(world.keys) == PLACES
     assert isinstance(plan.algorithm.init(plan.params), ServerState)
+
+
+GIVEN = np.array([7, 9])
+EXCHANGE = EdgeTurn(
+    4,
+    (EdgeSync(np.array([0, 2]), (GIVEN, np.array([5])), exchange=True), EdgeSync(np.array([1, 2]), (None, GIVEN))),
+    gets={1: np.array([5]), 2: GIVEN},
+)
+
+
+def test_an_exchange_comes_before_the_average_and_moves_no_model(tmp_path):
+    store = stored(tmp_path, EXCHANGE)
+    plan, world = plan_with(store)
+    roster = Roster(np.arange(PLACES), world.keys, world.data.sizes(0), {})
+    server, state = plan.algorithm.init(plan.params), plan.choose.initial(PLACES)
+    first = plan.choose.pick(state, roster, PLACES, Draw(7, 0))
+    assert first.clients.tolist() == [0, 2]
+    assert {name: column.tolist() for name, column in first.settings.items()} == {GIVE_SAMPLES: [1.0, 1.0]}
+    server = plan.algorithm.apply(server, Aggregate({"w": np.ones(2, np.float32)}, 1.0, 1))
+    assert (next_sync(server), server.params is store.last.model) == (1, True)
+    fate = np.full(2, FOLDED, np.int8)
+    state = plan.choose.learn(state, Ended(np.arange(2), np.array([0, 2]), np.zeros(2), fate, {}), 0.0)
+    second = plan.choose.pick(state, roster, PLACES, Draw(7, 1))
+    # The first average has the number that it has in a simulation, where the exchange is none.
+    assert (second.clients.tolist(), second.settings[DRAW_TASK].tolist()) == ([1, 2], [4.0 * MAX_SYNCS] * 2)
+
+
+def test_without_all_who_give_there_is_no_exchange(tmp_path):
+    plan, world = plan_with(stored(tmp_path, EXCHANGE))
+    here = np.array([0, 1])
+    roster = Roster(here, world.keys[here], world.data.sizes(0)[here], {})
+    assert not len(plan.choose.pick(plan.choose.initial(PLACES), roster, PLACES, Draw(7, 0)).clients)
+    half = Book(now=5.0, selected=2, arrived=1, lost=1)
+    assert "did not give" in plan.pace.decide(half).abandon
+    assert plan.pace.decide(half._replace(version=1)).commit
+
+
+def test_each_device_gets_what_others_gave_and_nothing_else():
+    def samples(rows):
+        return {"x": rows[:, None] * np.ones((1, 2), np.float32), "y": rows}
+
+    payloads = {0: pack_samples(GIVEN, samples(GIVEN)), 2: pack_samples(np.array([5]), samples(np.array([5])))}
+    got = samples_by_place(EXCHANGE, EXCHANGE.syncs[0], payloads)
+    assert set(got) == {1, 2}
+    for place, rows in EXCHANGE.gets.items():
+        tree = unpack_samples(got[place], rows)
+        assert tree["y"].tolist() == rows.tolist()
+        assert tree["x"][:, 1].tolist() == rows.tolist()
+    with pytest.raises(RunFailed, match="device 2 gave no samples"):
+        samples_by_place(EXCHANGE, EXCHANGE.syncs[0], {0: payloads[0]})
+    for bad in (payloads[2], b"", payloads[0][:-1]):
+        with pytest.raises(RunFailed, match="device 0 gave cannot be used"):
+            samples_by_place(EXCHANGE, EXCHANGE.syncs[0], {0: bad, 2: payloads[2]})

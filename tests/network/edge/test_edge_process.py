@@ -97,7 +97,12 @@ def test_two_edges_with_two_devices_end_as_their_simulation_does(edge, tmp_path)
     served, simulated = fleet.models()
     assert served == simulated
     assert [fleet.answers[f"edge {e}"]["turns"] for e in range(EDGES)] == [2, 2]
-    if edge != SHUFFLE:
+    if edge == SHUFFLE:
+        # Samples moved, by way of the edges and not of the server.
+        assert list(tmp_path.glob("device*/samples.bin"))
+        assert not list((tmp_path / "run").rglob("samples*"))
+        assert not list(tmp_path.glob("edge*/turns/samples*"))  # which devices have now
+    else:
         tasks = 2 * 2 if edge == HIERFL else 2  # rounds times averages
         assert all(fleet.answers[f"device {e} {p}"].tasks == tasks for e in range(EDGES) for p in range(EACH))
     # An edge that is started again after the end tells its devices so, and asks no server.

@@ -76,3 +76,31 @@ def test_bytes_that_are_no_turn_are_refused():
     for data in (b"", b"x", GOOD[:-1], pack_tree({"head": np.zeros(1, np.uint8)})):
         with pytest.raises(Refused):
             turn_from_bytes(data, PLACES)
+
+
+ROWS_HERE = np.array([7, 8])
+EXCHANGE = EdgeSync(np.array([1]), (ROWS_HERE,), exchange=True)
+TRAIN = EdgeSync(np.array([0]), (ROWS_HERE,))
+
+
+def test_an_exchange_arrives_with_who_gets_what():
+    came = turn_from_bytes(turn_to_bytes(EdgeTurn(1, (EXCHANGE, TRAIN), gets={0: ROWS_HERE})), PLACES)
+    assert (came.exchanges, came.forwards, [sync.exchange for sync in came.syncs]) == (1, True, [True, False])
+    assert {place: rows.tolist() for place, rows in came.gets.items()} == {0: [7, 8]}
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        EdgeTurn(1, (EXCHANGE,), gets={0: ROWS_HERE}),
+        EdgeTurn(1, (EXCHANGE, TRAIN)),
+        EdgeTurn(1, (EXCHANGE, TRAIN), gets={0: ROWS_HERE[:1]}),
+        EdgeTurn(1, (EXCHANGE, TRAIN), gets={0: ROWS_HERE, 2: ROWS_HERE}),
+        EdgeTurn(1, (EXCHANGE, TRAIN), gets={PLACES: ROWS_HERE}),
+        EdgeTurn(1, (TRAIN,), gets={0: ROWS_HERE}),
+        EdgeTurn(1, (EdgeSync(np.array([1]), (None,), exchange=True), TRAIN), gets={0: ROWS_HERE}),
+    ],
+)
+def test_an_exchange_that_loses_or_makes_samples_is_refused(turn):
+    with pytest.raises(Refused):
+        turn_from_bytes(turn_to_bytes(turn), PLACES)
