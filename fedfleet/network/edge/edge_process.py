@@ -39,7 +39,6 @@ from fedfleet.store.journal import Journal
 from fedfleet.store.lock import hold_lock
 from fedfleet.store.seals import identity
 
-_MOST_SAMPLES = 1 << 31
 _MOST_SAMPLE_BYTES = 256 << 20  # that a device gives at once
 _KIND = "edge"
 _JOIN_SECONDS = 10.0  # for the thread that talks to the server, at the end
@@ -171,8 +170,8 @@ def _open_journal(plan: Any, world: Any, folder: Path) -> tuple[Journal, Recover
 @contextmanager
 def _open_registry(config: EdgeConfig, folder: Path, options: ServeOptions, setup: EdgeSetup) -> Iterator[Registry]:
     host = options.address.rpartition(":")[0]
-    most = _MOST_SAMPLES if config.own_data else 0
-    terms = Terms(len(config.keys), open=setup.open_enrolment or is_loopback(host), most_samples=most)
+    is_open = setup.open_enrolment or is_loopback(host)
+    terms = Terms(len(config.keys), open=is_open, own_data=config.own_data)
     registry = Registry(folder / "wire" / "devices.db", run_key(folder / "wire" / "run.key"), terms)
     try:
         yield registry

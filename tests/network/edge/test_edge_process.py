@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -35,9 +36,10 @@ QUIET = {"patience": 300.0, "transmitters": 0, "quiet": True}
 class Together:
     """Everything in one process, a thread each; what a thread raised is raised here."""
 
-    def __init__(self, folder, edge):
-        self.folder, self.errors, self.answers = folder, [], {}
-        self.spec = load_spec(write_spec(folder, edge, edges=EDGES, each=EACH, rounds=2), [])
+    def __init__(self, folder, edge, engine="torch"):
+        self.folder, self.engine, self.errors, self.answers = folder, engine, [], {}
+        words = ["run.execute=numpy"] if engine == "numpy" else []
+        self.spec = load_spec(write_spec(folder, edge, edges=EDGES, each=EACH, rounds=2), words)
         self.setup = assemble(self.spec)
         self.server, *self.listen = free_addresses(1 + EDGES)
 
@@ -79,9 +81,8 @@ class Together:
             closing(DeviceStore(self.folder / f"device{edge}{place}")) as store,
             closing(Connection(self.listen[edge])) as connection,
         ):
-            return Device(
-                connection, store, DeviceOptions(client=place, share_samples=True), build_client_runtime, lambda text: None
-            ).run()
+            make = partial(build_client_runtime, engine=self.engine)
+            return Device(connection, store, DeviceOptions(client=place, share_samples=True), make, lambda text: None).run()
 
     def models(self):
         """The served model and the simulated one."""
@@ -93,7 +94,7 @@ class Together:
 @pytest.mark.slow
 @pytest.mark.parametrize("edge", [HIERFL, EXACT, SHUFFLE], ids=["several averages", "exact sums", "exchange"])
 def test_two_edges_with_two_devices_end_as_their_simulation_does(edge, tmp_path):
-    fleet = Together(tmp_path, edge).go()
+    fleet = Together(tmp_path, edge, "numpy" if edge == SHUFFLE else "torch").go()
     served, simulated = fleet.models()
     assert served == simulated
     assert [fleet.answers[f"edge {e}"]["turns"] for e in range(EDGES)] == [2, 2]
