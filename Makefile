@@ -8,7 +8,7 @@ DEV := $(VENV)/.ready-dev
 # Compiled modules make every process start faster: no test starts without them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup dev browser demo quick test soak lint bench peers docs pictures proto clean
+.PHONY: setup dev browser demo quick test soak lint bench peers docs pictures proto device-wheel clean
 # What every command of FedFleet needs; what tests, checks and the site need as well.
 setup: $(READY)
 dev: $(DEV)
@@ -74,6 +74,10 @@ docs: dev
 # The pictures of README, tutorial and gallery, from pages that are made for them.
 pictures: dev browser
 	@$(BIN)/python -m docs.take_pictures
+
+# The wheel of small devices, into dist/: the modules that a device imports, without PyTorch.
+device-wheel: setup
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist packaging/device
 
 # Only after a file of proto/ changed; a test says so when it was forgotten.
 proto: dev

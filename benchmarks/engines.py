@@ -19,8 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fedfleet.core.trees import Tree
+
 TASKS = ("digits_mlp", "digits_cnn", "har_cnn", "femnist_cnn", "cifar_cnn", "char_lstm")
-ENGINES = ("torch", "numpy")
+ENGINES = ("torch", "numpy", "mnn")
 _CHILD = """
 import pickle, sys, time
 from pathlib import Path
@@ -46,37 +48,53 @@ print(pickle.dumps((min(times) * 1e3, idle, peak(), result.payload)).hex())
 
 def measure(task: str, batch: int) -> list[dict[str, float | str]]:
     """One row for each engine."""
+    from fedfleet.core.tensor_format import unpack_tree
+
+    rows, updates = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for engine, work in device_works(task, batch, Path(folder)).items():
+            step, idle, peak, payload = time_device([sys.executable], work)
+            updates.append(unpack_tree(payload))
+            rows.append({"task": task, "engine": engine, "step_ms": step, "idle_mb": idle, "peak_mb": peak})
+    return [{**row, "apart": _largest_gap(updates[0], update)} for row, update in zip(rows, updates, strict=True)]
+
+
+def device_works(task: str, batch: int, folder: Path) -> dict[str, Path]:
+    """By engine, the file from which a process trains: the configuration of a device that brings samples, and a model."""
     from fedfleet.app.assemble import assemble
     from fedfleet.app.assemble.client_config import client_config_for
     from fedfleet.app.spec import resolve
     from fedfleet.core.registry import builder, parameters
-    from fedfleet.core.tensor_format import unpack_tree
     from fedfleet.network.protocol.frames import offer_to_bytes
 
     entry = {"use": task, **({"synthetic": True, "samples": 400} if "synthetic" in parameters(builder("tasks", task)) else {})}
     spec = {"task": entry, "algorithm": {"batch": batch, "lr": 0.01}, "world": {"clients": 2, "data": "iid"}, "pace": {"cohort": 2}}
     setup = assemble(resolve(spec))
-    plan, rows, updates = setup.plan, [], []
-    with tempfile.TemporaryDirectory() as folder:
-        samples = Path(folder) / "own.npz"
-        np.savez(samples, x=setup.task.dataset.x[:200], y=setup.task.dataset.y[:200])
-        offer = offer_to_bytes(plan.algorithm.offer(plan.algorithm.init(plan.params), 0, {}))
-        for engine in ENGINES:
-            work = Path(folder) / engine
-            work.write_bytes(pickle.dumps((client_config_for(setup, 0, brings_own=True), str(samples), offer, engine)))
-            one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-            done = subprocess.run(
-                [sys.executable, "-c", _CHILD, work],
-                env={**os.environ, **one_thread},
-                stdout=subprocess.PIPE,
-                text=True,
-                check=True,
-            )
-            step, idle, peak, payload = pickle.loads(bytes.fromhex(done.stdout.strip().splitlines()[-1]))
-            updates.append(unpack_tree(payload))
-            rows.append({"task": task, "engine": engine, "step_ms": step, "idle_mb": idle, "peak_mb": peak})
-    gap = max(np.abs(updates[0][n] - v).max() / max(float(np.abs(v).max()), 1e-9) for n, v in updates[1].items())
-    return [{**row, "apart": float(gap)} for row in rows]
+    plan, samples = setup.plan, folder / "own.npz"
+    np.savez(samples, x=setup.task.dataset.x[:200], y=setup.task.dataset.y[:200])
+    offer = offer_to_bytes(plan.algorithm.offer(plan.algorithm.init(plan.params), 0, {}))
+    config = client_config_for(setup, 0, brings_own=True)
+    for engine in ENGINES:
+        (folder / engine).write_bytes(pickle.dumps((config, str(samples), offer, engine)))
+    return {engine: folder / engine for engine in ENGINES}
+
+
+def time_device(python: list[str | Path], work: Path, **environment: str) -> tuple[float, float, float, bytes]:
+    """Milliseconds of a step, MB while it waits and at most, and the update, of a device's process on one thread."""
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    done = subprocess.run(
+        [*python, "-c", _CHILD, work],
+        env={**os.environ, **one_thread, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return pickle.loads(bytes.fromhex(done.stdout.strip().splitlines()[-1]))
+
+
+def _largest_gap(literal: Tree, update: Tree) -> float:
+    """How far an update is from PyTorch's, against the largest number of each tensor."""
+    return max(float(np.abs(literal[n] - v).max()) / max(float(np.abs(v).max()), 1e-9) for n, v in update.items())
 
 
 def main() -> None:

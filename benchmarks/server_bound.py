@@ -181,6 +181,7 @@ def measure(stress: Stress, seconds: float) -> dict[str, Row]:
     options = {name: getattr(stress, name) for name in ("dummy", "transmitters", "in_flight")}
     rows["FedFleet, not durable"] = served_row(Stress(**options, raw=False, durable=False))
     rows["FedFleet, durable"] = served_row(Stress(**options, raw=False))
+    rows["FedFleet, durable, over HTTP"] = served_row(Stress(**options, raw=False, http=True))
     return rows
 
 

@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 
 import fedfleet.network  # noqa: F401  # before a test loads gRPC, since only then can it be told to refuse TLS 1.2
 from fedfleet.core import registry
+from tests.processor_time import pytest_runtest_logstart, pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401  # hooks
 
 _SLOW_FILE = re.compile(r"^pytestmark = .*mark\.slow", re.M)
 

@@ -19,6 +19,7 @@ import fedfleet
 from benchmarks.house import imports_of, measures, module_of
 from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
+from tests import processes
 from tests.conftest import in_order
 
 ROOT = Path(__file__).parents[1]
@@ -52,14 +53,14 @@ def test_specs_in_the_documentation_are_valid(text):
     assemble(resolve(tomllib.loads(text)))
 
 
-# The newcomer's study takes a minute: tests/docs/test_newcomer.py runs a small one, make soak the whole.
-SHORT = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name != "newcomer.py"]
+# The newcomer's study takes a minute: tests/docs/test_newcomer.py runs a small one, make soak the whole. A page runs own_folder.py.
+SHORT = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name not in ("newcomer.py", "own_folder.py")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SHORT, ids=lambda p: p.name)
 def test_examples_run(path):
-    done = subprocess.run([sys.executable, path], cwd=ROOT, capture_output=True, text=True)
+    done = processes.run(str(path), cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
@@ -159,18 +160,22 @@ def house():
     return measures(ROOT / "fedfleet")
 
 
+@pytest.mark.slow
 def test_a_module_is_named_by_a_noun(house):
     assert set(house["modules_gerund_or_participle"]) <= set(VERBAL_NAMES), "name the thing, not what happens to it"
 
 
+@pytest.mark.slow
 def test_no_module_name_stands_for_two_modules_of_a_package(house):
     assert house["names_used_twice_in_a_package"] == []
 
 
+@pytest.mark.slow
 def test_functions_are_verbs_or_what_they_return(house):
     assert len(house["functions_bare_participle"]) < 60, house["functions_bare_participle"]
 
 
+@pytest.mark.slow
 def test_no_object_owns_too_much(house):
     assert house["classes_over_15_fields"] == []
 
@@ -209,5 +214,5 @@ def test_tests_are_put_in_order_and_none_is_lost():
         for name in names
     ]
     assert [item.path.name for item in in_order(items, 2)] == ["test_ray.py", "a", "b", "d", "c", "e"]
-    for processes in (1, 2, 3, 7):
-        assert sorted(item.path.name for item in in_order(items, processes)) == names
+    for number in (1, 2, 3, 7):
+        assert sorted(item.path.name for item in in_order(items, number)) == names

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from annotated_types import Ge, Le
 
 from fedfleet.choose.client_columns import SEES, predicted_seconds
 from fedfleet.choose.combinators import add_state, restrict_candidates
 from fedfleet.choose.scores import best
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import FOLDED, Assignments, Bools, Ended, Floats, Ints, Roster, whole_work

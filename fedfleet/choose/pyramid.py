@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
-from annotated_types import Ge, Le
 
 from fedfleet.choose.client_columns import ledger, look_up, write_rows
 from fedfleet.choose.combinators import add_state
 from fedfleet.choose.oort import oort
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Fraction, NonNegative, Share, Waiting
 from fedfleet.core.parts import Draw, Selector, State

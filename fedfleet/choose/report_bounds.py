@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
-from annotated_types import Ge, Le
 
 from fedfleet.choose.client_columns import full_column, ledger, look_up, write_rows
 from fedfleet.choose.combinators import add_state
 from fedfleet.choose.scores import best
 from fedfleet.choose.uniform import uniform
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import FOLDED, Assignments, Bools, Ended, Floats, Ints, Roster
 from fedfleet.core.trees import Array

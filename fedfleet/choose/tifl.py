@@ -6,10 +6,10 @@ import math
 from typing import Annotated, Literal
 
 import numpy as np
-from annotated_types import Ge, Le
 
 from fedfleet.choose.client_columns import CENSORED, SECONDS, empty_durations, update_durations
 from fedfleet.choose.scores import best
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, NonNegative
 from fedfleet.core.part_facts import FleetFacts, RunFacts

@@ -24,6 +24,8 @@ LEVELS: tuple[Level, ...] = ("select", "round", "compress")  # the order in whic
 Squeeze = Callable[[Stack, Any], Stack]  # (stack, one int64 address per client, as a tensor where the stack is)
 Expand = Callable[[Stack, Tree], Stack]  # (squeezed stack, a tree like that of one client)
 Through = Callable[[Stack, Any], Stack]
+SqueezeTree = Callable[[Tree, int], Tree]  # (float32 leaves of one message, its address)
+ExpandTree = Callable[[Tree, Tree], Tree]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class Codec:
     two take float32 leaves (at least one) and leave all other leaves alone; the last takes anything. `sized`: the bytes
     follow from names, shapes and types alone. `addressed`: it uses the addresses that `squeeze` is given. `within(tree)` is its
     promise, the largest error of each element of such values, by leaf. `through`, where it is given, is expand after squeeze in
-    fewer steps and with the same bits. `parts` are the codecs of a chain.
+    fewer steps and with the same bits. `squeeze_tree` and `expand_tree` are squeeze and expand for one message with numpy alone, to
+    the same bits: without them a message goes through PyTorch, which small devices lack. `parts` are the codecs of a chain.
     """
 
     name: str
@@ -48,6 +51,8 @@ class Codec:
     pack: Callable[[Tree], Tree] | None = field(default=None, compare=False)
     unpack: Callable[[Tree, Tree], Tree] | None = field(default=None, compare=False)
     through: Through | None = field(default=None, compare=False)
+    squeeze_tree: SqueezeTree | None = field(default=None, compare=False)
+    expand_tree: ExpandTree | None = field(default=None, compare=False)
     parts: tuple[Codec, ...] = field(default=(), compare=False)
 
 

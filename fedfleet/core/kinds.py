@@ -54,3 +54,22 @@ NEXT_TOKEN = Kind(
 )
 SEQUENCE_LABELS = Kind("sequence_labels", "token accuracy", percent=True, measures=("f1_macro",), main="f1_macro", places=True)
 KINDS: dict[str, Kind] = {k.name: k for k in (CLASSIFICATION, REGRESSION, MULTILABEL, NEXT_TOKEN, SEQUENCE_LABELS)}
+
+
+def score_range(kind: Kind, label_shape: tuple[int, ...]) -> tuple[int, int]:
+    """The least that one sample can add to `Score.correct`, and the most that it can add to `Score.total`; `label_shape` is that of
+    one sample's label.
+
+    >>> score_range(CLASSIFICATION, ()), score_range(REGRESSION, (2,)), score_range(MULTILABEL, (5,))
+    ((0, 1), (-2000000000, 2000000), (0, 10))
+    """
+    width = label_shape[0] if label_shape else 1
+    match kind.name:
+        case "classification":
+            return 0, 1
+        case "regression":
+            return LOWEST * width, UNIT * width
+        case "multilabel":  # a label that is found counts twice
+            return 0, 2 * width
+        case "next_token" | "sequence_labels":
+            return 0, width

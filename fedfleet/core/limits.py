@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from annotated_types import Ge, Gt, Le, Lt, Predicate
+from fedfleet.core.bounds import Ge, Gt, Le, Lt, Predicate
 
 SMALLEST, LARGEST = 1e-12, 1e15  # of numbers that must be positive: beyond, sums and quotients overflow
 MAX_COUNT = 2**31 - 1  # of anything that is counted

@@ -44,6 +44,11 @@ OpaquePass = Callable[["Job", "Dataset"], Report]
 Pass = LocalPass | OpaquePass | NestedPass
 
 
+def remembers(half: Pass) -> bool:
+    """Does a client with this half keep anything for the next time?"""
+    return isinstance(half, NestedPass) or (isinstance(half, LocalPass) and half.remembers())
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What goes down to a client: the model, and what else its half needs (control variates, masks, codes).
@@ -335,7 +340,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One client's work, complete: nothing else is needed to carry it out."""
+    """One client's work, complete: nothing else is needed to carry it out.
+
+    `noise_key` addresses the noise that the client itself adds; None: the seed does, as in a simulation.
+    """
 
     task: int
     client: int
@@ -349,6 +357,7 @@ class Job:
     settings: Settings = field(default_factory=dict[str, float])
     round: int = 0
     time: float = 0.0
+    noise_key: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

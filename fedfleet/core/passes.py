@@ -142,6 +142,7 @@ class Passed:
     `update` is what goes up (every leaf of one size for all clients), `memory` the slots that are replaced, `start` what each began
     with. `weight`, `steps`, `rates`, `keys` and `tasks` are columns, one entry per client; `seed` and the last two address
     randomness. `bytes_up`, a column too, is for hooks whose bytes depend on values (then the algorithm is `priced_by_value`).
+    `noise_key` addresses noise that clients add themselves; None: the seed does.
     """
 
     update: Tensors
@@ -155,6 +156,7 @@ class Passed:
     tasks: np.ndarray[Any, Any]
     seed: int
     bytes_up: np.ndarray[Any, Any] | None = None
+    noise_key: bytes | None = field(default=None, repr=False)
 
 
 Before = Callable[["Job"], "Job"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import numpy as np
-from annotated_types import Ge, Le
 
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.edges import MAX_SYNCS, EdgeRule, Sync, Turn, Visit
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Natural

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
-from annotated_types import Ge, Le
 
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.edges import MAX_SYNCS, EdgeRule, Sync, Turn, Visit
 from fedfleet.core.limits import Share, Steps
 from fedfleet.core.records import Ints

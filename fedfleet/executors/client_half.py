@@ -130,6 +130,7 @@ def stack_update(group: Sequence[PreparedJob], trained: TrainedStack) -> Passed:
         keys=np.array([job.key for job in jobs], np.uint64),
         tasks=np.array([job.task for job in jobs], np.int64),
         seed=jobs[0].seed,
+        noise_key=jobs[0].noise_key,
     )
 
 

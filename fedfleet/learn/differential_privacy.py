@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from annotated_types import Ge, Gt, Le, Lt
-
 from fedfleet.core.aggregation import Entry
+from fedfleet.core.bounds import Ge, Gt, Le, Lt
 from fedfleet.core.clip import pairwise_sum
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.limits import SMALLEST, Count
@@ -98,8 +97,9 @@ def local(
 ) -> Privacy:
     """Each client clips its update and adds Gaussian noise before it sends: the server need not be trusted.
 
-    It sends min(1, clip / |u|) u + N(0, (noise clip)^2), addressed by its key and task; weights are plain. The statistics that go
-    along (loss, samples) are as they are. `epsilon` is that of `gaussian`.
+    It sends min(1, clip / |u|) u + N(0, (noise clip)^2); weights are plain. In a simulation the noise is addressed by seed, key and
+    task; a real device draws it from its own system, and no one else knows it. The statistics that go along (loss, samples) are as
+    they are. `epsilon` is that of `gaussian`.
 
     >>> from fedfleet.learn.fedavg import fedavg
     >>> local(noise=2.0).around(fedavg()).private
@@ -192,14 +192,15 @@ def _add_noise(passed: Passed, clip: float, std: float) -> Passed:
     leaves = {n: v for n, v in passed.update.items() if is_floating(v)}
     if not leaves:
         return passed
-    clients, seed = len(passed.keys), seeded_key(passed.seed)
+    clients = len(passed.keys)
+    noise_key = seeded_key(passed.seed) if passed.noise_key is None else passed.noise_key
     squared: Any = sum(pairwise_sum(doubles(leaves[n].reshape(clients, -1)) ** 2) for n in sorted(leaves))
     factor = share_kept(clip, squared)
     noisy = dict(passed.update)
     for name, leaf in leaves.items():
         clipped = leaf * column(factor, leaf)
         for c, (key, task) in enumerate(zip(passed.keys.tolist(), passed.tasks.tolist(), strict=True)):
-            noise = normals(seed, f"{key}|{name}", task, 0, math.prod(leaf[c].shape))
+            noise = normals(noise_key, f"{key}|{name}", task, 0, math.prod(leaf[c].shape))
             clipped[c] += like(std * noise, leaf).reshape(leaf[c].shape)
         noisy[name] = clipped
     return replace(passed, update=noisy, bytes_up=None)  # with noise in it, no matrix is of low rank any more

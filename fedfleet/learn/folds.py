@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, Lt
 from numpy.typing import NDArray
 
 from fedfleet.core.aggregation import CollectedReports, Entry, Fold, plain_entry
+from fedfleet.core.bounds import Ge, Lt
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Bound, Count, Natural, Positive
 from fedfleet.core.parts import Algorithm

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
-from annotated_types import Ge, Lt
 
 from fedfleet.core.aggregation import Aggregate, Entry, Mean
+from fedfleet.core.bounds import Ge, Lt
 from fedfleet.core.errors import Refused
 from fedfleet.core.limits import Natural, Positive
 from fedfleet.core.parts import Algorithm

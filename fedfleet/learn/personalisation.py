@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from annotated_types import Ge, Le
-
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Epochs, NonNegative, Positive
 from fedfleet.core.part_facts import ModelOf, default_model_facts

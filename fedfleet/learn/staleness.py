@@ -11,9 +11,9 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Ge, Le
 
 from fedfleet.core.aggregation import Aggregate, Entry, Fold, Mean
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.decoders import Decoder
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.exact import Parts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ def learning_curve(log: Log) -> Curve:
     """One point per evaluation on the central test set."""
     evaluations = [e for e in read_progress(log).evaluations if e.total]
     points = [(e.time, e.version, e.accuracy, e.loss) for e in evaluations]
-    names = dict.fromkeys(name for e in evaluations for name in e.measures)
+    names = _known_measures(evaluations)
     measures = {name: np.array([e.measures.get(name, math.nan) for e in evaluations], np.float64) for name in names}
     seconds, versions, accuracy, loss = np.array(points, np.float64).reshape(-1, 4).T.copy()
     return Curve(seconds, versions, accuracy, loss, measures)
@@ -118,7 +118,12 @@ def _mean_of(scores: ClientScores, which: Bools) -> float | None:
 def last_measures(log: Log) -> dict[str, float]:
     """The other measures of the last model on the central test set, by name; classification has none but a person's own."""
     measured = [e.measures for e in read_progress(log).evaluations if e.total]
-    return dict(measured[-1]) if measured else {}
+    return {name: value for name, value in measured[-1].items() if math.isfinite(value)} if measured else {}
+
+
+def _known_measures(evaluations: Iterable[Evaluation]) -> list[str]:
+    """The measures that any of these has a number for: devices that evaluate report none but the score and the loss."""
+    return list(dict.fromkeys(name for e in evaluations for name, value in e.measures.items() if math.isfinite(value)))
 
 
 MOST_POINTS = 2000  # beyond, points are left out evenly: a page cannot show more
@@ -148,11 +153,15 @@ def curve_table(log: Log, most: int = MOST_POINTS) -> dict[str, list[float] | li
     unseen = [None if e.unseen is None else e.unseen.correct / e.unseen.total for e in evaluations]
     if any(v is not None for v in unseen):
         table["unseen"] = [unseen[i] for i in points.tolist()]
-    names = dict.fromkeys(name for e in evaluations for name in e.measures)
+    names = _known_measures(evaluations)
     if names:
         shown: list[Evaluation] = [evaluations[i] for i in points.tolist()]
-        table["measures"] = {name: [e.measures.get(name) for e in shown] for name in names}
+        table["measures"] = {name: [_finite(e.measures.get(name)) for e in shown] for name in names}
     return table
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def times_to(curve: Curve) -> dict[str, float | None]:

@@ -6,8 +6,7 @@ import math
 from dataclasses import replace
 from typing import Annotated, NamedTuple
 
-from annotated_types import Ge, Le
-
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import UNSTEADY, Policy, Steady, SteadyDecide
 from fedfleet.core.records import Book, Decision

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedfleet.core.cost import cost_of, scale_cost, steps_of
-from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import BadInput, error_context, suggest_name
-from fedfleet.core.parts import Pass, Plan
-from fedfleet.core.passes import NO_SETTINGS, LocalPass
+from fedfleet.core.parts import Plan, remembers
+from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.quorum import earliest_by_polling
 from fedfleet.core.records import FOLDED, Assignments, Bools, Cost, Floats, Ints, Roster, whole_work
 from fedfleet.core.sources import World
@@ -55,11 +54,6 @@ def unavailable_clients(plan: Plan, state: RunState, busy: Bools) -> Bools:
     unavailable = busy.copy()
     unavailable[waiting] = True
     return unavailable
-
-
-def remembers(half: Pass) -> bool:
-    """Does a client with this half keep anything for the next time?"""
-    return isinstance(half, NestedPass) or (isinstance(half, LocalPass) and half.remembers())
 
 
 def earliest_moment(plan: Plan, world: World, state: RunState, busy: Bools) -> float:

@@ -62,7 +62,7 @@ def _take_lock(folder: Path, path: Path) -> int:
     about = {"pid": os.getpid(), "host": socket.gethostname(), "command": Path(sys.argv[0]).name, "since": time.time()}
     with suppress(OSError):  # on a full disk the lock holds all the same; only its holder stays unnamed
         os.ftruncate(handle, 0)
-        os.write(handle, (json.dumps({**about, "born": _process_mark(os.getpid())}) + "\n").encode())
+        os.write(handle, (json.dumps({**about, "born": process_mark(os.getpid())}) + "\n").encode())
     return handle
 
 
@@ -101,7 +101,7 @@ def holder_of(folder: Path) -> Holder | None:
     start, mark = _start_time(holder.pid), about.get("born")
     if start is None:
         return None
-    same = start <= holder.since + _CLOCKS_DIFFER_SECONDS if mark is None else mark == _process_mark(holder.pid)
+    same = start <= holder.since + _CLOCKS_DIFFER_SECONDS if mark is None else mark == process_mark(holder.pid)
     return holder if same else None
 
 
@@ -126,7 +126,7 @@ def _start_time(pid: int) -> float | None:
     return time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def _process_mark(pid: int) -> str | None:
+def process_mark(pid: int) -> str | None:
     """By what a process is told from a later one of its number, also where the clock of the wall was set; None: not known here."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()

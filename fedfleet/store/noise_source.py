@@ -1,4 +1,4 @@
-"""Where the noise of a private run comes from: the seed in a study, a secret in a file for protection.
+"""Where the noise of a private run comes from: the seed in a study, a secret in a file for protection, or the devices themselves.
 
 The secret never leaves this process: not into the spec, the journal, a checkpoint or a log. What a run keeps is a salt, so that no
 two runs draw the same noise from one secret, and a mark by which the right secret is recognised.
@@ -18,7 +18,7 @@ from fedfleet.core.errors import BadInput
 
 VARIABLE = "FEDFLEET_NOISE_KEY"
 _LEAST = 32  # bytes of a secret
-SEED, SECRET = "seed", "secret"
+SEED, SECRET, DEVICES = "seed", "secret", "devices"
 
 
 @dataclass(frozen=True, slots=True)

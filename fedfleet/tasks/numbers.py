@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, Le
 
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.kinds import REGRESSION
 from fedfleet.core.limits import Width

@@ -21,6 +21,7 @@ from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.tasks.file_hash import path_hash
 from fedfleet.tasks.model_code import CodeName, code_name, current_hash, model_maker
+from fedfleet.tasks.onnx_model import is_onnx, onnx_net, onnx_place, with_file_weights
 from fedfleet.tasks.task import HOLDOUT_SHARE, Net, Recipe, TaskRecipe, fit_task, hold_out, require_torch
 from fedfleet.tasks.user_data.labels import OBVIOUS
 from fedfleet.tasks.user_data.samples import OwnData, data
@@ -58,6 +59,9 @@ def pin_files(table: Mapping[str, Any]) -> dict[str, Any]:
     data_pin = (
         {} if table.get("content") else {"path": str(_existing(table["path"])), "content": path_hash(_existing(table["path"]))}
     )
+    if is_onnx(table["model"]):
+        place = onnx_place(table["model"])
+        return {**table, **data_pin, "model": str(place), "code": table.get("code") or path_hash(place)}
     named = code_name(table["model"])
     if named is None or not named.file:
         return {**table, **data_pin}
@@ -76,6 +80,8 @@ def content_of(table: Mapping[str, Any]) -> dict[str, Any]:
     """What of the table says what is trained on, wherever files lie."""
     named = code_name(str(table.get("model", "")))
     model = {"model": named.name} if named is not None and table.get("code") else {}
+    if is_onnx(str(table.get("model", ""))) and table.get("code"):
+        model = {"model": "onnx"}
     return {**{key: value for key, value in table.items() if key != "path"}, **model}
 
 
@@ -103,13 +109,21 @@ def table(
     `label` and `owner` are columns, `input` those that the model sees (all others but `drop` by default), `time` orders samples.
     `scale` takes mean and deviation out of the inputs, and out of the numbers of a regression: by default for tables of numbers.
     A fifth of the samples is the central test set: at random, everything of some owners, or the latest samples of each owner.
-    `model` is linear, mlp, cnn, gpt, lstm, or the place of your own, as in model.py:Net; `hidden` is the width of those that ship.
+    `model` is linear, mlp, cnn, gpt, lstm, or the place of your own, as in model.py:Net or net.onnx; `hidden` is the width of those
+    that ship.
     `content` and `code` are the hashes of data and model, which FedFleet fills in.
     """
     source = TableSource(path, content or "", _names(label), owner, _names(input), time, kind, missing, context, _names(drop) or ())
+    if is_onnx(model):
+        require_torch()
+        from fedfleet.tasks.own_model import own_recipe
+
+        return with_file_weights(own_recipe(table_recipe(source, onnx_net(model, code), test=test, scale=scale)))
     named = code_name(model)
     if named is None and model not in MODELS:
-        raise BadInput(f"task.model = {model!r} is no model{suggest_name(model, MODELS)}; or name your own, as in model.py:Net")
+        raise BadInput(
+            f"task.model = {model!r} is no model{suggest_name(model, MODELS)}; or name your own, as in model.py:Net or net.onnx"
+        )
     if named is not None:
         require_torch()
         from fedfleet.tasks.own_model import own_recipe

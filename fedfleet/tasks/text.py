@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Ge, Le
-
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Depth, Width, Words
 from fedfleet.core.parts import Dataset

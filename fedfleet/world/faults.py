@@ -12,8 +12,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge, Le
 
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, Positive
 from fedfleet.core.old_names import old_symbols

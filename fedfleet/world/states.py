@@ -9,8 +9,8 @@ from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
-from annotated_types import Ge, Le
 
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import StateScorer, StateTable, take_states
 from fedfleet.core.intervals import Traces, finish_after, ready_seconds, ready_until, traces

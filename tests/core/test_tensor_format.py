@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from safetensors.numpy import save
 
 from fedfleet.core.errors import Refused
 from fedfleet.core.tensor_format import pack_tree, unpack_tree, view_tree, view_tree_and_array
@@ -30,6 +31,10 @@ LEAVES = st.sampled_from(KINDS).flatmap(
 )
 
 
+def _is_utf8(name):
+    return name != "__metadata__" and not any(0xD800 <= ord(letter) < 0xE000 for letter in name)
+
+
 TREES = st.dictionaries(st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=6), LEAVES, max_size=4)
 
 
@@ -38,6 +43,16 @@ def test_any_tree_survives_to_the_last_bit(tree):
     data = pack_tree(tree)
     assert pack_tree(tree) == data
     assert content_hash(unpack_tree(data)) == content_hash(tree)
+
+
+@given(st.dictionaries(st.text(max_size=6).filter(_is_utf8), LEAVES, max_size=5))
+def test_the_bytes_are_those_of_the_library(tree):
+    assert pack_tree(tree) == save({name: np.asarray(leaf, order="C") for name, leaf in tree.items()})
+
+
+def test_a_leaf_of_another_type_is_named():
+    with pytest.raises(TypeError, match="'w' has the type complex128"):
+        pack_tree({"w": np.ones(2, complex)})
 
 
 @given(st.binary(max_size=80))

@@ -38,6 +38,7 @@ from fedfleet.testing.toys import opaque_executor
 from tests.app.specs import written
 from tests.executors.kits import beginners, dies_once, misled
 from tests.executors.test_worker_jobs import same, toy_jobs
+from tests.portions import in_soak
 from tests.testing.models import TASKS
 from tests.testing.registered import fitting_task
 
@@ -169,6 +170,7 @@ def test_one_worker_gives_the_digest_of_inline_keeps_to_this_machine_and_leaves_
     assert not left
 
 
+@pytest.mark.soak
 def test_four_workers_give_the_digest_of_inline(alone, straight):
     assert fedfleet.run(SPEC, "run.execute=ray", "run.workers=4").metrics["digest"] == straight
 
@@ -186,7 +188,12 @@ def test_workers_may_stack_their_chunks(shared):
     assert runs[0]["virtual_seconds"] == plain["virtual_seconds"]
 
 
-@pytest.mark.parametrize("name", names("algorithms"))
+# What remembers, keeps layers at home, or sends two models or slices, and every fourth of the others; the soak takes all.
+TOLD_APART = {"fedavg", "ditto", "fedkd", "fedrep", "heterofl", "scaffold", "biasprompt_plus"}
+SAMPLE = [name if name in TOLD_APART or i % 4 == 0 else in_soak(name) for i, name in enumerate(names("algorithms"))]
+
+
+@pytest.mark.parametrize("name", SAMPLE)
 def test_every_registered_algorithm_has_the_bits_of_inline(name, shared):
     spec = {**SPEC, "algorithm": name, "stop": {"rounds": 2}, "override": [], "task": fitting_task(name)}
     digests = [fedfleet.run(spec, f"run.execute={how}").metrics["digest"] for how in ("inline", "ray")]

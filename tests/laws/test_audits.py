@@ -4,7 +4,6 @@ What is registered later is walked too; whatever cannot be told without training
 """
 
 import itertools
-import os
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,11 @@ from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.registry import names
 from tests.app.runs.flipping import killed_run
+from tests.portions import SOAK
 from tests.testing.registered import fitting_task
 
 pytestmark = pytest.mark.slow
 
-SOAK = bool(os.environ.get("FEDFLEET_SOAK"))
 ROUNDS = 6 if SOAK else 4
 BASE = {
     "seed": 4,
@@ -110,9 +109,23 @@ def cases():
 
 
 CASES = cases()
+# What chooses, paces, draws energy or folds is the same beside both executors, and prompts of both kinds train the same way.
+ON_STACKS = {
+    "codecs", "fedavg buffered", "fedavg uniform", "private gaussian", "energy phones", "attack scaled", "fold median",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "more", "execute"), CASES, ids=[c[0] for c in CASES])
+def in_every_run(name):
+    """Whether `make test` tries this case too."""
+    what, _, execute = name.rpartition(" ")
+    first, _, second = what.partition(" ")
+    return execute != "stacked" or what in ON_STACKS or first == "edge" or (second == "deadline" and first != "biasprompt")
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "execute"),
+    [pytest.param(*c, id=c[0], marks=() if in_every_run(c[0]) and not SOAK else pytest.mark.soak) for c in CASES],
+)
 def test_what_is_registered_can_be_audited_and_resumed(name, more, execute, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("watts.json").write_text('{"format": "fedfleet/energy@1", "watts": {"slow": {"compute": 3}}}')

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.app.assemble.feasibility import waits_for_ever
@@ -14,11 +14,12 @@ from fedfleet.core.records import Stop
 from fedfleet.core.registry import builder, names, parameters
 from fedfleet.core.rng import stream
 from tests.faulty import Wrong, check_case, policy_of, world_of
+from tests.portions import examples
 from tests.worlds import doubled, events_of, fleets, paces, plain, renamed, toy_plan
 
 pytestmark = pytest.mark.slow
 
-law = settings(deadline=None, derandomize=True, max_examples=40)
+law = examples(20, soak=40)
 SAMPLE, MOST = 12, 60
 KINDS = {"arrived", "lost", "late", "dropped", "running at the end", "again", "resumed"}
 # Every registered policy that can give a task up; readiness can once it has a lease.

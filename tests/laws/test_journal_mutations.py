@@ -7,7 +7,7 @@ import pytest
 
 from tests.mutations.journals import READERS, complaints_about
 
-CASES, SEED = 200, 1
+CASES, SEED = 60, 1
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import torch
 import fedfleet
 from fedfleet.core.kinds import KINDS
 from fedfleet.core.registry import names
+from tests.portions import diagonals
 
 CLIENTS, COHORT, ROUNDS = 6, 3, 2
 FLEET = {"world": {"clients": CLIENTS}, "pace": {"cohort": COHORT}, "stop": {"rounds": ROUNDS}}
@@ -62,8 +63,7 @@ REFUSALS = {"biasprompt", "biasprompt_plus", "heterofl", "fjord"}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", names("algorithms"))
+@pytest.mark.parametrize(("name", "kind"), diagonals(names("algorithms"), KINDS, every=3))
 def test_every_method_trains_every_kind_of_task_and_executors_agree(name, kind):
     words = (f"algorithm.use={name}", "algorithm.lr=0.05")
     if name == "centralized":

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.core.events import (
@@ -32,6 +32,7 @@ from fedfleet.pace.combinators import overcommit
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.testing.toys import consensus
 from fedfleet.world.energy import phones
+from tests.portions import examples
 from tests.worlds import (
     PACES,
     doubled,
@@ -48,7 +49,7 @@ from tests.worlds import (
 
 pytestmark = pytest.mark.slow
 
-law = settings(deadline=None, derandomize=True, max_examples=80)  # the soak has hundreds of worlds
+law = examples(40, soak=80)
 horizons = st.one_of(st.just(1e7), st.integers(5, 400).map(float))
 
 

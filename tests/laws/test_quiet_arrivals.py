@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from fedfleet.core.equality import same
 from fedfleet.core.events import TaskArrivals, TaskArrived
@@ -20,6 +20,7 @@ from fedfleet.simulation import simulator
 from fedfleet.simulation.simulator import simulate
 from fedfleet.store.journal import memory_journal
 from fedfleet.testing.toys import consensus, idle, idle_executor, opaque_executor, trial_worlds
+from tests.portions import examples
 from tests.worlds import even_fleet, fleets, paces, plain, toy_plan, world_of
 
 POLICIES = {
@@ -79,7 +80,7 @@ def test_runs_are_the_same_in_every_world(name):
     assert together > 0
 
 
-@settings(deadline=None, derandomize=True, max_examples=30)
+@examples(15, soak=60)
 @given(fleets(), paces())
 def test_runs_are_the_same_with_any_fleet_and_pace(fleet, pace):
     policy = pace.policy()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from fedfleet.core import aggregation, registry
 from fedfleet.core.aggregation import Fold, Folding
@@ -26,6 +26,7 @@ from fedfleet.learn.zoo import fedbuff
 from fedfleet.pace.asynchronous import buffered, semi_async
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.testing.toys import consensus
+from tests.portions import examples
 from tests.worlds import Fleet, even_fleet, events_of, fleets, paces, toy_plan, world_of
 
 DECLARED = (0.0, 1.0, 1e3, 2.0**24 - 1, 2.0**24, 2.0**63)
@@ -155,7 +156,7 @@ def test_whole_runs_refuse_nobody_but_liars(declared: float, pace: Policy) -> No
         assert pace.name != "readiness" or len(models) == 3
 
 
-@settings(max_examples=80, deadline=None)
+@examples(40, soak=200)
 @given(fleets(), paces())
 def test_no_commit_has_more_reports_than_its_policy_says(fleet: Fleet, pace: Any) -> None:
     clients = len(fleet)

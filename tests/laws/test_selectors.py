@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.core.parts import Selector
@@ -15,12 +15,13 @@ from fedfleet.core.sources import DataSource
 from fedfleet.engine.checkpoint import freeze, thaw
 from fedfleet.simulation.simulator import Simulation, resume_simulation, simulate
 from fedfleet.testing.toys import consensus, opaque_executor
+from tests.portions import examples
 from tests.testing.registered import built
 from tests.worlds import doubled, events_of, fleets, paces, plain, renamed, toy_plan, world_of
 
 pytestmark = pytest.mark.slow
 
-law = settings(deadline=None, derandomize=True, max_examples=8)
+law = examples(5, soak=20)
 
 # What to give selectors so that a short run in a small world meets all of their rules, by name, as functions of the scale of time
 # and of the order in which clients are numbered (whoever names clients must name them anew). The others are as registered.
@@ -109,7 +110,7 @@ class Kept:
 
 
 @every_selector
-@settings(law, max_examples=6)
+@examples(3, soak=12)
 @given(fleet=fleets(max_clients=8), pace=paces())
 def test_from_every_checkpoint_the_rest_is_the_same(name, fleet, pace):
     plan, world, kept = plan_for(name, fleet, pace), world_for(fleet), Kept()
@@ -125,7 +126,7 @@ def test_from_every_checkpoint_the_rest_is_the_same(name, fleet, pace):
 
 
 @every_selector
-@settings(law, max_examples=6)
+@examples(4, soak=12)
 @given(fleet=fleets(max_clients=8), pace=paces())
 def test_training_at_once_gives_the_same_events_as_training_late(name, fleet, pace):
     plan, world = plan_for(name, fleet, pace), world_for(fleet)

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Send, WakeAt
@@ -21,6 +21,7 @@ from fedfleet.core.room import most_reports
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase
 from fedfleet.pace.asynchronous import buffered
+from tests.portions import examples
 from tests.worlds import Pace, paces, toy_plan
 
 CLIENTS = 9
@@ -104,7 +105,7 @@ def commits_of(plan: Plan, *, gather_seconds: float, evaluate_seconds: float, rn
 SERVERS = {"gather_seconds": st.sampled_from([0.0, 1.0, 5.0, 40.0]), "evaluate_seconds": st.sampled_from([0.0, 3.0, 40.0])}
 
 
-@settings(max_examples=120, deadline=None)
+@examples(60, soak=300)
 @given(pace=paces("readiness", "deadline", "timeout", "buffered", "semi_async", "first_of"), seed=st.integers(0, 99), **SERVERS)
 def test_no_commit_has_more_reports_than_its_policy_says(
     pace: Pace, seed: int, gather_seconds: float, evaluate_seconds: float

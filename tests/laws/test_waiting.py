@@ -1,10 +1,9 @@
 """Rounds that wait for clients: the very run of rounds that fail at once, wherever enough clients are there."""
 
-import os
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.spec import resolve
@@ -14,9 +13,10 @@ from fedfleet.core.registry import names
 from fedfleet.network.server.candidates import missing_devices
 from fedfleet.simulation.simulator import simulate
 from tests.laws.test_together import POLICIES, SELECTORS
+from tests.portions import examples
 from tests.worlds import events_of, fleets, paces, plain, toy_plan, world_of
 
-law = settings(deadline=None, derandomize=True, max_examples=100)
+law = examples(50, soak=100)
 WAITING = ("readiness", "deadline", "timeout", "semi_async")
 
 
@@ -43,7 +43,10 @@ def spec_of(selector, policy, if_few):
 PAIRS = [(s, p) for s in names("selectors") for p in WAITING if p != "semi_async" or s not in ("pyramidfl", "tifl")]
 
 
-@pytest.mark.parametrize(("selector", "policy"), PAIRS if os.environ.get("FEDFLEET_SOAK") else PAIRS[::4])
+SAMPLE = [pytest.param(*pair, marks=() if i % 8 == 0 else pytest.mark.soak) for i, pair in enumerate(PAIRS)]
+
+
+@pytest.mark.parametrize(("selector", "policy"), SAMPLE)
 def test_nor_does_it_for_any_selector(selector, policy):
     logs = []
     for if_few in ("fail", "wait"):

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from fedfleet.core.records import DROPPED, FOLDED
 from fedfleet.measure.privacy import exposure, gaussian_epsilon, privacy_loss, require_accountant, sampled_epsilon
 from fedfleet.measure.tasks import Tasks
 
-dp_accounting = pytest.importorskip("dp_accounting")
+# Not imported here, since every process of tests reads this file, and it takes seconds.
+pytestmark = pytest.mark.skipif(find_spec("dp_accounting") is None, reason="dp_accounting is not installed: make dev")
 
 
 def tasks(pairs, *, dropped=()):
@@ -49,6 +51,7 @@ def test_a_single_gaussian_of_noise_one_is_the_number_everyone_knows():
 
 @pytest.mark.parametrize(("noise", "times"), [(1.0, 1), (3.0, 10)])
 def test_it_is_what_the_library_s_accountant_of_losses_says_of_the_composition(noise, times):
+    import dp_accounting
     from dp_accounting.pld import PLDAccountant
 
     accountant = PLDAccountant()

@@ -10,14 +10,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from unittest import mock
-
-import torch
-import torch._dynamo  # loaded before any alarm: interrupted in the middle, this import would stay half done
 
 from fedfleet.app.cli import main
 from fedfleet.app.pages.report_page import write_report
@@ -25,8 +23,9 @@ from fedfleet.app.runs import perform
 from fedfleet.app.spec import load_spec
 from tests.app.specs import TINY, written
 from tests.mutations.commands import Case, make_case
+from tests.processes import start
 
-LIMIT, GRACE = 5.0, 10.0  # seconds for a case, and for its answer to an interrupt
+LIMIT, GRACE = 5.0, 60.0  # seconds for a case, and for its answer to an interrupt
 MEMORY = 16 << 30  # of addresses, of which PyTorch takes a good part
 WAITING = "; trying for 30 s"  # how the word of a device ends that goes on asking a server which does not answer
 
@@ -57,7 +56,7 @@ def alarm(limit: float) -> Iterator[None]:
 
     def interrupt(*_: object) -> None:
         faulthandler.dump_traceback_later(GRACE, exit=True, file=sys.__stderr__)
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)  # as a terminal does, so that the command's own handler is tried
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, limit)
@@ -71,7 +70,7 @@ def alarm(limit: float) -> Iterator[None]:
 
 def called_here(case: Case, folder: Path, limit: float = LIMIT) -> Answer:
     """The command in this process, in its folder."""
-    import time
+    import torch._dynamo  # before any alarm: interrupted in the middle, this import would stay half done
 
     out, err, before, start = io.StringIO(), io.StringIO(), Path.cwd(), time.perf_counter()
     os.chdir(folder)
@@ -94,6 +93,23 @@ def called_here(case: Case, folder: Path, limit: float = LIMIT) -> Answer:
     return Answer(case.number, case.words, code, out.getvalue(), err.getvalue(), time.perf_counter() - start)
 
 
+def stopped_apart(case: Case, folder: Path, at_work: Callable[[str], bool]) -> Answer:
+    """The command in a process of its own, to which Ctrl-C comes as soon as it is at work, going by what it said."""
+    with (folder / "said.out").open("w+") as out, (folder / "said.err").open("w+") as err:
+        process = start("fedfleet.app.cli.main", *case.words, cwd=folder, stdout=out, stderr=err)
+        try:
+            until = time.monotonic() + GRACE
+            while process.poll() is None and time.monotonic() < until and not at_work(Path(err.name).read_text()):
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            code = process.wait(GRACE)
+        finally:
+            process.kill()
+        out.seek(0)
+        err.seek(0)
+        return Answer(case.number, case.words, code, out.read(), err.read())
+
+
 def called_apart(case: Case, folder: Path, limit: float = 60.0) -> Answer:
     """The command in a process of its own, as people call it."""
     words = [sys.executable, "-m", "fedfleet.app.cli.main", *(w.replace("\x00", "") for w in case.words)]
@@ -103,7 +119,7 @@ def called_apart(case: Case, folder: Path, limit: float = 60.0) -> Answer:
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
         try:
-            out, err = process.communicate(timeout=30.0)
+            out, err = process.communicate(timeout=GRACE)
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()

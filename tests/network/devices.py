@@ -1,4 +1,4 @@
-"""Many devices in one process, a thread each: `python -m tests.network.devices ADDRESS STORES CLIENT..`.
+"""Many devices in one process, a thread each: `python -m tests.network.devices ADDRESS STORES CLIENT..` (over HTTP if it is a URL).
 
 Each is the very device of the command line, with a store of its own; only torch is loaded once instead of twenty times.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.network.device.client_loop import Device, DeviceOptions
+from fedfleet.network.device.device_process import Trust, line_to
 from fedfleet.network.device.device_store import DeviceStore
-from fedfleet.network.device.server_calls import Connection
 
 
 def say(text: str) -> None:
@@ -23,7 +23,7 @@ def say(text: str) -> None:
 
 def attend(address: str, folder: Path, client: int) -> None:
     """Be one device until the run is over."""
-    store, line = DeviceStore(folder / str(client)), Connection(address)
+    store, line = DeviceStore(folder / str(client)), line_to(address, Trust())
     try:
         device = Device(
             line,

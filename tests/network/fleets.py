@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from fedfleet.core.trees import content_hash
 from fedfleet.store.files import load_tree
 from tests.network.harness import ROOT, Ground, ground
 from tests.network.toys import Toy
+from tests.processes import start
 
 BASE = """
 seed = 5
@@ -62,20 +62,13 @@ class Fleet:
         """Start the server."""
         self.place.serve_spec(self.spec, *words, resume=resume)
 
-    def start(self, *clients: int) -> subprocess.Popen[bytes]:
-        """Start one process that is all of these devices, each with a store of its own."""
+    def start(self, *clients: int, server: str = "") -> subprocess.Popen[bytes]:
+        """Start one process that is all of these devices, each with a store of its own; they call here, or at this server."""
         store = self.place.folder / "stores"
-        command = [
-            sys.executable,
-            "-m",
-            "tests.network.devices",
-            self.place.address,
-            str(store),
-            *map(str, clients),
-        ]
+        command = ["tests.network.devices", server or self.place.address, store, *clients]
         with (self.place.folder / f"devices{clients[0]}.err").open("ab") as err:
             env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-            made = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=err, env=env, cwd=ROOT)
+            made = start(*command, stdout=subprocess.DEVNULL, stderr=err, env=env, cwd=ROOT)
         self.devices.append(made)
         return made
 

@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +25,7 @@ from fedfleet.store import journal
 from fedfleet.store.files import load_tree
 from tests.network.puppet import Puppet
 from tests.network.toys import Toy, to_text
+from tests.processes import start
 
 ROOT = Path(__file__).parents[2]
 PATIENT = 60.0  # seconds that a test waits for anything before it calls it a failure
@@ -58,21 +58,21 @@ class Ground:
         """Start the server; with `most_bytes` no file that it writes may grow larger: a full disk without a disk."""
         self.options |= options
         told = json.dumps({**DEFAULTS, "address": self.address, "devices": self.toy.clients, **self.options})
-        words = [sys.executable, "-m", "tests.network.toy_server", str(self.out), to_text(self.toy), told]
+        words = ["tests.network.toy_server", str(self.out), to_text(self.toy), told]
         limit = [] if most_bytes is None else [f"--most-bytes={most_bytes}"]
         self._start([*words, *(["--resume"] if resume else []), *limit])
 
     def serve_spec(self, spec: Path, *words: str, resume: bool = False) -> None:
         """Start the command line's own server on a spec."""
         more = ["--resume"] if resume else []
-        command = [sys.executable, "-m", "fedfleet.app.cli.main", "serve", str(spec), "--out", str(self.out)]
+        command = ["fedfleet.app.cli.main", "serve", str(spec), "--out", str(self.out)]
         self._start([*command, "--address", self.address, *words, *more, "--json"])
 
     def _start(self, command: list[str]) -> None:
         paths = [os.environ.get("FEDFLEET_TEST_PATH", ""), str(ROOT)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
         with (self.folder / "server.out").open("ab") as out, (self.folder / "server.err").open("ab") as err:
-            self.server = subprocess.Popen(command, stdout=out, stderr=err, env=env, cwd=ROOT)
+            self.server = start(*command, stdout=out, stderr=err, env=env, cwd=ROOT)
         self.starts += 1
 
     def await_listening(self) -> None:
@@ -156,12 +156,17 @@ class Ground:
         return wait_for(look, f"{count} {kind.__name__}", seconds=seconds, said=lambda: self.said)
 
 
+def free_address() -> str:
+    """An address on the loopback that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return "{}:{}".format(*probe.getsockname())
+
+
 @contextmanager
 def ground(folder: Path, toy: Toy) -> Iterator[Ground]:
     """A proving ground whose processes are all gone at the end, however it ends."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        made = Ground(folder, toy, "{}:{}".format(*probe.getsockname()))
+    made = Ground(folder, toy, free_address())
     try:
         yield made
     finally:

@@ -19,16 +19,18 @@ from fedfleet.network.device.caps import Caps
 from fedfleet.network.device.client_loop import Device, DeviceOptions
 from fedfleet.network.device.client_runtime import ClientRuntime
 from fedfleet.network.device.device_store import DeviceStore
+from fedfleet.network.device.http_calls import HttpLine
 from fedfleet.network.device.server_calls import Connection
 from fedfleet.network.protocol.frames import INLINE_BYTES
 from fedfleet.network.security.certificates import CertificateRequest, make_certificates
-from fedfleet.network.security.tls import ClientFiles, client_credentials
+from fedfleet.network.security.tls import ClientFiles, client_context, client_credentials
 from fedfleet.testing.toys import opaque_executor
 from tests.network.bench import UNTIL_STOPPED
 from tests.network.cutting import line
-from tests.network.harness import ground, wait_for
+from tests.network.harness import free_address, ground, wait_for
 from tests.network.proving import complaints, models_again
 from tests.network.toys import Toy, plan_of
+from tests.portions import in_soak
 
 pytestmark = pytest.mark.slow
 
@@ -50,18 +52,26 @@ class Trial:
 
 
 @contextmanager
-def serving(folder, clients, width, tls):
-    """A toy server that goes on until the trials are over, what its devices trust, and their reports; at the end all is proven."""
+def serving(folder, clients, width, tls, http):
+    """A toy server that goes on until the trials are over, how its devices call it, and their reports; at the end all is proven."""
     toy = Toy(clients=clients, cohort=min(clients, TOGETHER), buffer=1, rounds=UNTIL_STOPPED, width=width)
-    options, trust, reports = {}, None, {}
+    options, files, reports = {}, None, {}
     if tls:
         made = make_certificates(folder / "certificates", CertificateRequest(), datetime.now(UTC))
         options = {"tls": {"certificate": str(made.certificate), "key": str(made.key)}}
-        trust = lambda: client_credentials(ClientFiles(made.ca))  # noqa: E731
+        files = ClientFiles(made.ca)
+    if http:
+        options["http"] = free_address()
+
+    def call(address):
+        if not http:
+            return Connection(address, client_credentials(files) if files else None, call_seconds=2.0)
+        return HttpLine(f"http{'s' * tls}://{address}", client_context(files) if files else None, call_seconds=2.0)
+
     with ground(folder, toy) as place:
         place.serve(devices=1, patience=0.1, lease=30.0, hold_seconds=0.5, **options)
         wait_for(lambda: _frontends_up(place.out / "wire" / "now.json") == 2, "a server that listens", said=lambda: place.said)
-        yield place, toy, trust or (lambda: None), reports
+        yield options.get("http", place.address), toy, call, reports
         assert place.server.poll() is None, place.said
         place.server.terminate()
         place.ended(30)
@@ -95,12 +105,12 @@ def runtime_of(toy, client, reports):
     return ClientRuntime(client, key, toy.seed, plan.algorithm, task, plan.params, rows, rows, noting)
 
 
-def try_line(place, toy, trust, reports, folder, seed, client):
+def try_line(address, toy, call, reports, folder, seed, client):
     """One device, whose line is bad from the first byte on, and heals when it has done some work."""
     trial = Trial(seed)
-    with line(place.address) as bad:
+    with line(address) as bad:
         bad.spoil(seed, gap=(100.0, 400.0, 1500.0)[seed % 3] * (1 if toy.width == SMALL else 1000))
-        connection, store = Connection(bad.address, trust(), call_seconds=2.0), DeviceStore(folder / f"store-{client}")
+        connection, store = call(bad.address), DeviceStore(folder / f"store-{client}")
         options = DeviceOptions(client=client, caps=Caps(tasks=TASKS), patience=60.0)
         device = Device(connection, store, options, lambda config, fetch: runtime_of(toy, client, reports), trial.said.append)
 
@@ -123,10 +133,10 @@ def try_line(place, toy, trust, reports, folder, seed, client):
     return trial
 
 
-def trials(folder, seeds, width=SMALL, tls=False):
+def trials(folder, seeds, width=SMALL, tls=False, http=False):
     """What became of a device for each seed, several at a time."""
     done, todo, lock = [], list(enumerate(seeds)), threading.Lock()
-    with serving(folder, len(todo), width, tls) as (place, toy, trust, reports):
+    with serving(folder, len(todo), width, tls, http) as (address, toy, call, reports):
 
         def work():
             while True:
@@ -134,7 +144,7 @@ def trials(folder, seeds, width=SMALL, tls=False):
                     if not todo:
                         return
                     client, seed = todo.pop()
-                trial = try_line(place, toy, trust, reports, folder, seed, client)
+                trial = try_line(address, toy, call, reports, folder, seed, client)
                 with lock:
                     done.append(trial)
 
@@ -158,20 +168,26 @@ def check(done, count):
         assert len(trial.said) < 40 and all(len(said) < 500 for said in trial.said), trial.said
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("tls", [False, in_soak(True)], ids=["plain", "tls"])
 def test_a_device_finishes_its_work_whatever_a_bad_line_did_to_it(tmp_path, tls):
     check(trials(tmp_path, range(12), tls=tls), 12)
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("tls", [in_soak(False), True], ids=["plain", "tls"])
 def test_streams_on_a_bad_line_arrive_whole(tmp_path, tls):
     check(trials(tmp_path, range(4), LARGE, tls), 4)
 
 
+@pytest.mark.parametrize("tls", [False, in_soak(True)], ids=["plain", "tls"])
+def test_a_device_over_http_finishes_its_work_too(tmp_path, tls):
+    check(trials(tmp_path, range(12), tls=tls, http=True), 12)
+
+
 @pytest.mark.soak
+@pytest.mark.parametrize("http", [False, True], ids=["gRPC", "HTTP"])
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-def test_two_hundred_bad_lines(tmp_path, tls):
-    check(trials(tmp_path, range(100, 300), tls=tls), 200)
+def test_two_hundred_bad_lines(tmp_path, tls, http):
+    check(trials(tmp_path, range(100, 300), tls=tls, http=http), 200)
     large = tmp_path / "large"
     large.mkdir()
-    check(trials(large, range(20), LARGE, tls), 20)
+    check(trials(large, range(20), LARGE, tls, http), 20)

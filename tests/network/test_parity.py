@@ -24,7 +24,7 @@ def served_as_simulated(folder, algorithm, clients, cohort=None, processes=1, ro
 
 @pytest.mark.slow
 def test_devices_end_as_their_simulation_does(tmp_path):
-    served_as_simulated(tmp_path, METHODS["fedrep"], clients=8)  # whose heads stay at home; the other methods in the soak
+    served_as_simulated(tmp_path, METHODS["fedrep"], clients=4)  # whose heads stay at home; the other methods in the soak
 
 
 @pytest.mark.soak
@@ -35,4 +35,4 @@ def test_twenty_devices_end_as_their_simulation_does(method, tmp_path):
 
 @pytest.mark.slow
 def test_so_does_a_cohort_that_is_smaller_than_its_fleet(tmp_path):
-    served_as_simulated(tmp_path, METHODS["scaffold"], clients=20, cohort=7, rounds=3)
+    served_as_simulated(tmp_path, METHODS["scaffold"], clients=6, cohort=3, rounds=3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from fedfleet.core.events import ModelCommitted
 from tests.network.fleets import fleet
 from tests.network.harness import ROOT, wait_for
+from tests.processes import start
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def shared_folders(pid: int) -> list[Path]:
 def test_nobody_else_can_read_what_a_served_run_writes(tmp_path: Path) -> None:
     before = os.umask(0)  # the least private that a process can be
     try:
-        with fleet(tmp_path, 'use = "fedavg"', clients=2, rounds=4) as served:
+        with fleet(tmp_path, 'use = "fedavg"', clients=2, rounds=3) as served:
             words = ("--keep-reports", "--evaluate", "both")
             served.serve(*words)
             served.start(0, 1)
@@ -56,8 +56,8 @@ def test_nobody_else_can_read_what_a_served_run_writes(tmp_path: Path) -> None:
             assert {"run.db", "wire", "aggregates", "spec.toml", "executor.json"} <= kept
             served.serve(*words, resume=True)
             assert place.ended() == 0, served.said()
-        report = [sys.executable, "-m", "fedfleet.app.cli.main", "report", str(out), "--json"]
-        subprocess.run(report, check=True, cwd=ROOT, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        report = start("fedfleet.app.cli.main", "report", out, "--json", cwd=ROOT, stdout=subprocess.DEVNULL)
+        assert report.wait(60) == 0
         assert readable_by_others(out) == []
         assert {"model.safetensors", "metrics.json", "report.html", "seal.json"} <= {p.name for p in out.iterdir()}
     finally:

@@ -17,6 +17,7 @@ import pytest
 
 from fedfleet.core.events import ReportRejected, ReportsGathered
 from fedfleet.core.tensor_format import pack_tree
+from tests import processes
 from tests.network.bench import UNTIL_STOPPED, bench
 from tests.network.crowd import crowd
 from tests.network.harness import ROOT, children, ground
@@ -161,8 +162,7 @@ def test_a_wave_wakes_those_who_have_work_and_nobody_else(tmp_path):
 def serve_words(*words):
     """The command line's own answer to `fedfleet serve`."""
     spec = ROOT / "examples/first.toml"
-    command = [sys.executable, "-m", "fedfleet.app.cli.main", "serve", str(spec), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    return processes.run("fedfleet.app.cli.main", "serve", spec, *words, cwd=ROOT)
 
 
 def test_nobody_listens_to_the_world_in_the_clear(tmp_path):

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
@@ -11,6 +10,7 @@ from fedfleet.core.events import ModelCommitted, TaskArrived, TaskLost
 from tests.network.fleets import METHODS, end, fleet
 from tests.network.harness import PATIENT, ROOT, wait_for
 from tests.network.proving import complaints
+from tests.processes import start
 from tests.worlds import only
 
 pytestmark = pytest.mark.slow
@@ -82,11 +82,10 @@ def test_a_device_takes_its_leave_when_it_is_asked_to_stop(tmp_path):
     with fleet(tmp_path, METHODS["fedavg"], clients=4, rounds=2) as made:
         made.serve("--devices", "4", "--patience", "120")
         made.place.await_listening()
-        words = [sys.executable, "-m", "fedfleet.app.cli.main", "device", "--server", made.place.address, "--client", "0",
-                 "--store", str(tmp_path / "own")]  # fmt: skip
+        words = ["device", "--server", made.place.address, "--client", "0", "--store", tmp_path / "own"]
         env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         with (tmp_path / "own.err").open("wb") as err:
-            device = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=err, env=env, cwd=ROOT)
+            device = start("fedfleet.app.cli.main", *words, stdout=subprocess.DEVNULL, stderr=err, env=env, cwd=ROOT)
         made.devices.append(device)
         wait_for(lambda: "wait" in (tmp_path / "own.err").read_text(), "word of what it waits for", seconds=30)
         device.send_signal(signal.SIGTERM)

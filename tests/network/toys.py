@@ -33,6 +33,7 @@ from tests.worlds import even_fleet, events_of, world_of
 
 NOISE_KEY = bytes(range(32))
 SAMPLES = 10  # that every client claims to hold
+REFILL = 0.05  # seconds that an asynchronous server pauses between waves, for which a test that wants work has to wait
 _NO_ROWS = np.zeros(0, np.int64)
 
 
@@ -155,7 +156,7 @@ def _weighed(inside: Any) -> Tree:
 
 def _pace(toy: Toy) -> Policy:
     if toy.buffer:
-        return buffered(k=toy.buffer, concurrency=toy.asked)
+        return buffered(k=toy.buffer, concurrency=toy.asked, refill=REFILL)
     if toy.seconds:
         return deadline(toy.asked, seconds=toy.seconds, t_break=toy.t_break, min_clients=toy.min_clients)
     return readiness(toy.asked, t_break=toy.t_break, min_clients=toy.min_clients)

@@ -10,4 +10,4 @@ pytestmark = pytest.mark.slow
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_killed_run_resumes_to_the_same_bytes(name, tmp_path):
-    kill_and_resume(name, tmp_path, kills=4)
+    kill_and_resume(name, tmp_path, kills=2)

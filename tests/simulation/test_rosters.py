@@ -344,9 +344,9 @@ def test_an_unknown_column_is_one_sentence():
 
 
 def test_what_nobody_can_foresee_is_refused_on_the_wire():
-    with pytest.raises(BadInput, match=r"compute_seconds of clients .* on a real network"):
-        check_servable(plan_seeing("compute_seconds"), 2)
-    check_servable(plan_seeing("user", "steps"), 2)
+    with pytest.raises(BadInput, match=r"choose: the selector needs the joules .* no device reports"):
+        check_servable(plan_seeing("joules"), 2)
+    check_servable(plan_seeing("user", "steps", "compute_seconds"), 2)
 
 
 def test_an_error_inside_the_world_names_it():

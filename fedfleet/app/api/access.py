@@ -7,9 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Ge, Le
-
 from fedfleet.app.terminal.answers import Answer
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.limits import MAX_CLIENTS, Clients
 
 _MOST_ROWS = 50

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from annotated_types import Ge
-
 from fedfleet.app.terminal.answers import Answer, Interrupted, option_name, warn, write_page
 from fedfleet.app.terminal.value_checks import Workers, share
+from fedfleet.core.bounds import Ge
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import is_target
 
@@ -91,20 +90,33 @@ def _explain_counterfactuals(folder: Path, result: dict[str, Any], options: dict
     return {**more, "sentence": f"{result['sentence']} {more['sentence']}", "page": str(page)}
 
 
-def export(folder: Path, *, to: Sequence[str]) -> Answer:
-    """Write a run, finished or not, to TensorBoard, MLflow, Weights & Biases or a file of JSON lines, from its journal.
+def export(folder: Path, *, to: Sequence[str] = (), onnx: Path | None = None, trust_code: str | None = None) -> Answer:
+    """Write a run, finished or not, to TensorBoard, MLflow, Weights & Biases or a file of JSON lines; or its model as an ONNX file.
 
     Args:
         folder: the folder of a run.
         to: `tensorboard:DIR`, mlflow:URI, wandb:DIR or jsonl:FILE; may be repeated.
+        onnx: write the model of a finished run to this file, which phones, browsers and other programs can compute.
+        trust_code: with --onnx: run the code of an own model that lies in the folder, if this is its hash.
     """
+    if not to and onnx is None:
+        raise BadInput(f"nothing to write: give {option_name('to')} TOOL:WHERE, {option_name('onnx')} FILE, or both")
+    size = None
+    if onnx is not None:
+        from fedfleet.app.runs.onnx_file import write_onnx
+
+        size = write_onnx(folder, onnx, trust_code)
+        if not to:
+            return Answer(
+                {"run": str(folder), "onnx": str(onnx), "bytes": size}, f"{onnx} has the model of {folder} ({size:,} bytes)"
+            )
     from fedfleet.app.studies.run_export import export_run
     from fedfleet.app.tracking.sink import sinks_of
 
     sinks = sinks_of(to)
     written = export_run(folder, sinks, lambda message: warn([message]))
     failed = [sink.name for sink in sinks if sink.name not in written]
-    result = {"run": str(folder), "to": written, "failed": failed}
+    result = {"run": str(folder), "to": written, "failed": failed} | ({} if size is None else {"onnx": str(onnx), "bytes": size})
     return Answer(result, f"{folder} is in {', '.join(written) or 'none of them'}", exit_code=int(bool(failed)))
 
 

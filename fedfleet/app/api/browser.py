@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from annotated_types import Ge, Le
 
 from fedfleet.app.terminal.answers import AS_JSON, Answer, say
 from fedfleet.app.terminal.text import percent, span
+from fedfleet.core.bounds import Ge, Le
 
 if TYPE_CHECKING:
     from fedfleet.executors.worker_pool import WorkerPool

@@ -12,13 +12,12 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from annotated_types import Ge, Le
-
 from fedfleet.app.fleets.fleet_samples import SAMPLERS, find_sampler, read_scores, sample_devices, sample_states, sampler_parameters
 from fedfleet.app.spec.parameter_text import type_text
 from fedfleet.app.spec.table_checks import check_value
 from fedfleet.app.terminal.answers import Answer, check_writable, write_page
 from fedfleet.app.terminal.text import metrics_text
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import MAX_SEED, Clients
 

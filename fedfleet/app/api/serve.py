@@ -1,16 +1,13 @@
-"""`fedfleet serve`, `fedfleet device` and `fedfleet status`: a run with real devices over a network."""
+"""`fedfleet serve` and `fedfleet status`: a run with real devices over a network."""
 
 from __future__ import annotations
 
-import os
 import sys
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
-from annotated_types import Ge, Le
-
-from fedfleet.app.terminal.answers import AS_JSON, Answer, Interrupted, option_name, say
+from fedfleet.app.api.device import ADDRESS
+from fedfleet.app.terminal.answers import AS_JSON, Answer, Interrupted, option_name
 from fedfleet.app.terminal.own_options import (
     DroppedColumns,
     InputColumns,
@@ -23,17 +20,11 @@ from fedfleet.app.terminal.own_options import (
     TimeColumn,
 )
 from fedfleet.app.terminal.value_checks import one_of
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Clients, Count
 
-if TYPE_CHECKING:
-    from fedfleet.network.device.client_runtime import ClientRuntime
-    from fedfleet.network.device.work import Fetch
-
-_ADDRESS = "127.0.0.1:50051"
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _Seconds = Annotated[float, Ge(0.0)]
-_Engine = Literal["torch", "numpy"]
 
 
 def serve(
@@ -51,7 +42,7 @@ def serve(
     trust_code: str | None = None,
     out: Path | None = None,
     resume: bool = False,
-    address: str = _ADDRESS,
+    address: str = ADDRESS,
     devices: Clients | None = None,
     patience: _Seconds = 60.0,
     lease: Annotated[float, Ge(1.0)] = 600.0,
@@ -68,12 +59,15 @@ def serve(
     max_samples: Count | None = None,
     trust_reports: bool = False,
     metrics: str = "",
+    http: str | None = None,
+    allow_origin: list[str] | None = None,
+    page: bool = False,
     drain_seconds: _Seconds = 20.0,
     log_level: str = "info",
     sign: Path | None = None,
     check: bool = False,
 ) -> Any:
-    """Serve a run to real devices over gRPC. What it acknowledges is on disk: killed, it goes on with --resume.
+    """Serve a run to real devices over gRPC or HTTP. What it acknowledges is on disk: killed, it goes on with --resume.
 
     Args:
         spec: a spec file in TOML; of its world, only the data and the number of clients are used.
@@ -102,15 +96,19 @@ def serve(
             device declares; default: ten times the median of what devices declare.
         trust_reports: let a selector that goes by losses or norms of reports believe them without bounds.
         metrics: serve metrics and health over HTTP here, without encryption: /metrics, /healthz, /readyz. Default: nowhere.
+        http: let devices call over HTTP too, at this port (of the host of --address) or address, with the same certificate.
+        allow_origin: let web pages of this origin call over HTTP, for example https://example.org.
+        page: serve a page at /join of --http, which makes a browser a device; its URL is printed, also as a QR code.
         drain_seconds: after SIGTERM: for how long uploads under way may go on.
         log_level: what goes to wire/log.jsonl of the run: debug, info, warning or error.
         sign: sign the finished run with this Ed25519 private key (OpenSSH or PEM).
-        check: check whether the spec can be served, and stop.
+        check: check whether this spec can be served, and stop.
     """
     from fedfleet.app.api.own_task import Columns, take_task
     from fedfleet.app.pages.report_page import write_report
+    from fedfleet.app.runs.http_options import checked_origins, http_address
     from fedfleet.app.runs.model_trust import trust_model
-    from fedfleet.app.runs.served_run import access_options, check_serving, serve_run
+    from fedfleet.app.runs.served_run import access_options, check_run, serve_run
     from fedfleet.app.spec import resolve
     from fedfleet.network.server.options import LEVELS, ServeOptions
     from fedfleet.network.server.serve import ServerStopped
@@ -119,17 +117,15 @@ def serve(
         address=address, devices=devices or 0, patience=patience, lease=lease, evaluate=evaluate,
         evaluate_seconds=evaluate_seconds, transmitters=transmitters, hold=hold, keep_reports=keep_reports, max_samples=max_samples,
         trust_reports=trust_reports, metrics=metrics,
+        http=http_address(http, address), origins=checked_origins(allow_origin), page=page,
         drain_seconds=drain_seconds, log_level=one_of("log_level", log_level, LEVELS), quiet=AS_JSON.get(),
     )  # fmt: skip
     access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
     command = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
     resolved = resolve(*take_task(spec, overrides, model, data, Columns(label, owner, input, drop, time, kind, missing)))
-    if check:
-        _, options = check_serving(resolved, options, access)
-        whom = "edges" if resolved.edge is not None else "devices"
-        text = f"this spec can be served to {options.devices} {whom}; its digest is {resolved.digest}"
-        return Answer({"valid": True, "digest": resolved.digest, "devices": options.devices}, text)
     trust_model(resolved, trust_code, out)
+    if check:
+        return _check_answer(check_run(resolved, options))
     try:
         finished_run = serve_run(resolved, out, options, access, resume=resume, key=sign, command=command)
     except ServerStopped as reason:
@@ -138,89 +134,17 @@ def serve(
     return finished_run
 
 
-def device(
-    *,
-    server: str = _ADDRESS,
-    client: Annotated[int, Ge(0), Le(100_000_000)] | None = None,
-    token: str | None = None,
-    token_file: Path | None = None,
-    data: Path | None = None,
-    trust_code: str | None = None,
-    engine: _Engine = "torch",
-    store: Path | None = None,
-    tls: bool = False,
-    ca: Path | None = None,
-    certificate: Path | None = None,
-    key: Path | None = None,
-    max_bytes: Annotated[int, Ge(1)] = 2 << 30,
-    max_steps: Annotated[int, Ge(1)] = 1_000_000,
-    max_tasks: Annotated[int, Ge(1)] | None = None,
-    max_seconds: _Seconds | None = None,
-    patience: _Seconds = 600.0,
-    evidence: Path | None = None,
-    share_samples: bool = False,
-) -> Answer:
-    """Be one device: enrol at a server, then pull tasks, train on samples that stay here, and report until the run is over.
-
-    Args:
-        server: the server's address.
-        client: which client of the fleet to be, from 0; default: as before, or a free one.
-        token: the token that invites this device; also FEDFLEET_TOKEN or --token-file.
-        token_file: a file that holds the token.
-        data: your own samples, which stay here: a file like that of the server, if it serves own data (.csv, .tsv, .arff, .parquet,
-            .npz or a folder); otherwise an .npz with arrays x and y, a .csv with a column called label, one sample a row, or a
-            folder with one sub-folder for each class, called by its number, with .npy files (one sample each) or .csv files (one
-            sample a row). A seeded fifth of them tests. Without it: the shard that the spec deals to this client, for rehearsals.
-        trust_code: run the code of the server's own model, if this is its hash; it stays trusted on this machine.
-        engine: what trains: "numpy" needs no PyTorch and runs no code of the run, since the model comes as a description.
-        store: the folder for what this device keeps; default: a folder in ~/.local/state/fedfleet.
-        tls: call with TLS, trusting whom the system trusts.
-        ca: call with TLS, trusting this authority (PEM).
-        certificate: this device's own certificate (PEM), if the server wants one.
-        key: the private key of --certificate (PEM).
-        max_bytes: the most bytes of one model or report.
-        max_steps: the most training steps of one task.
-        max_tasks: stop after that many tasks.
-        max_seconds: stop after that many seconds of work.
-        patience: for how many seconds to try a server that went out of reach.
-        evidence: evidence of this device's integrity, if the server asks for it.
-        share_samples: let the edge move samples of this device to other devices of the same person, as shufflefl does.
-    """
-    chosen: _Engine = one_of("engine", engine, get_args(_Engine))
-    for name in _ONE_THREAD:  # before numpy or torch is loaded: results must not depend on the number of threads
-        os.environ[name] = "1"
-    from fedfleet.network.device.caps import Caps
-    from fedfleet.network.device.client_loop import DeviceOptions
-    from fedfleet.network.device.device_process import LocalSetup, Trust, read_token, run_device
-
-    options = DeviceOptions(
-        client=client,
-        token=read_token(token, token_file),
-        evidence=b"" if evidence is None else evidence.read_bytes(),
-        caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
-        patience=patience,
-        share_samples=share_samples,
-    )
-    local = LocalSetup(store, data, Trust(tls, ca, certificate, key))
-    summary = run_device(server, local, options, partial(_build_runtime, trust_code, chosen), say, _check_samples)
-    tasks = f"{summary['tasks']} {'task' if summary['tasks'] == 1 else 'tasks'}"
-    return Answer(summary, f"client {summary['client']} finished {tasks} (end: {summary['reason']})")
-
-
-def _check_samples(config_bytes: bytes, data_path: Path) -> None:
-    # only for a device with samples of its own: it loads their readers
-    from fedfleet.app.assemble.device_runtime import check_own_samples
-
-    check_own_samples(config_bytes, data_path)
-
-
-def _build_runtime(
-    trust_code: str | None, engine: _Engine, config_bytes: bytes, data_path: Path | None, fetch: Fetch
-) -> ClientRuntime:
-    # with the first work, and not before: it loads what trains
-    from fedfleet.app.assemble.device_runtime import build_client_runtime
-
-    return build_client_runtime(config_bytes, data_path, fetch, trust_code, engine)
+def _check_answer(values: dict[str, Any]) -> Answer:
+    """What is said of a spec that can be served."""
+    least, numpy = values["least"], values["numpy"]
+    lines = [
+        f"the spec can be served; its digest is {values['spec_digest'][:16]}",
+        f"a round begins with {values['devices']} devices, or after --patience with those that are there, {least} at least",
+        "devices may train with --engine torch or numpy"
+        if numpy is None
+        else f"devices need --engine torch, because --engine numpy cannot train this run: {numpy}",
+    ]
+    return Answer(values, "\n".join(lines), [*values["unused"], *(f"WARNING: {warning}" for warning in values["warnings"])])
 
 
 def status(
@@ -255,6 +179,6 @@ def status(
         raise BadInput(f"{option_name('server')} {server} and {address} both give the address of the server; give only one of them")
     private = tls or any(path is not None for path in (ca, certificate, key))
     files = ClientFiles(ca, certificate, key) if private else None
-    where = address or server or _ADDRESS
+    where = address or server or ADDRESS
     given = read_token(token, token_file) if token is not None or token_file is not None else published_token(where)
     return Answer(ask_status(where, token=given or read_token(None, None), tls=files), format_status)

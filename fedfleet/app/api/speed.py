@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from annotated_types import Ge, Le
-
 from fedfleet.app.terminal.answers import Answer, check_writable
 from fedfleet.app.terminal.text import metrics_text
 from fedfleet.app.terminal.value_checks import one_of
+from fedfleet.core.bounds import Ge, Le
+from fedfleet.core.engines import ENGINES, EngineName
 from fedfleet.core.limits import Epochs, Steps
 
 _Batch = Annotated[int, Ge(1), Le(100_000)]
@@ -53,6 +53,7 @@ def bench_train(
 def profile(
     *,
     task: str = "digits_cnn",
+    engine: EngineName = "torch",
     batch: _Batch = 16,
     iterations: Steps = 100,
     side: Annotated[int, Ge(1), Le(4096)] | None = None,
@@ -64,6 +65,7 @@ def profile(
 
     Args:
         task: the task whose model is measured.
+        engine: what trains, as in `fedfleet device --engine`: torch or numpy.
         batch: samples per training step.
         iterations: how often to repeat each measurement.
         side: use images of SIDE x SIDE pixels instead of the task's own size.
@@ -73,7 +75,8 @@ def profile(
     """
     from fedfleet.app.machine.device_profile import append_row, profile_device
 
-    row, details = profile_device(task, batch=batch, iterations=iterations, side=side, name=device_id, server=server)
+    chosen: EngineName = one_of("engine", engine, ENGINES)
+    row, details = profile_device(task, engine=chosen, batch=batch, iterations=iterations, side=side, name=device_id, server=server)
     if out is not None:
         append_row(out, row)
     return Answer({"row": row, **details, "out": None if out is None else str(out)}, metrics_text)

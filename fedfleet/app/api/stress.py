@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from annotated_types import Ge, Le
-
 from fedfleet.app.terminal.answers import Answer, say
 from fedfleet.app.terminal.value_checks import Workers, one_of
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.limits import Clients
 
 _COLUMNS = (

@@ -108,6 +108,7 @@ def _check_spec(path: Path, spec: Spec) -> Answer:
     from fedfleet.app.assemble import assemble, feasibility_warnings
     from fedfleet.app.assemble.edge_times import edge_times
     from fedfleet.app.assemble.private_noise import privacy_plan, privacy_plan_text
+    from fedfleet.app.assemble.serve_checks import serve_refusal
     from fedfleet.app.spec.people import counting_note
 
     setup = assemble(spec)
@@ -116,6 +117,7 @@ def _check_spec(path: Path, spec: Spec) -> Answer:
     result |= {} if setup.people is None else {"people": setup.people.people, "clients": setup.plan.clients}
     result |= {} if private is None else {"privacy": private}
     result |= {} if times is None else {"edge": asdict(times)}
+    result["served"] = serve_refusal(setup) or "ok"
     notes = [*([] if private is None else [privacy_plan_text(private)]), *([] if times is None or times.slow else [str(times)])]
     notes = [*([] if setup.people is None else [f"data by owner: {setup.people}"]), *notes]
     lines = [f"{path} is valid; its digest is {spec.digest[:16]}", *notes]

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedfleet.app.spec import Spec
-from fedfleet.app.spec.resolution import change_algorithm
 from fedfleet.app.spec.table_checks import Table, build_part
 from fedfleet.core.equality import same
 from fedfleet.core.errors import BadInput, suggest_name
@@ -26,6 +24,9 @@ from fedfleet.core.trees import Tree, mismatch
 from fedfleet.learn.features import with_variants
 from fedfleet.learn.objectives import with_loss
 from fedfleet.tasks.narrow_models import shape_at
+
+if TYPE_CHECKING:
+    from fedfleet.app.spec.spec_record import Spec
 
 Facts = Mapping[Any, Any]  # by type, what builders may ask for
 
@@ -133,6 +134,9 @@ def _members(spec: Spec, i: int, kinds: np.ndarray) -> Ints:
 
 
 def _table(spec: Spec, tables: tuple[int, ...], where: str) -> Table:
+    # only where specs are read: a device has none
+    from fedfleet.app.spec.resolution import change_algorithm
+
     table = spec.algorithm
     for i in tables:
         server_key = next((key for key in ("fold", "private") if key in spec.override[i]["algorithm"]), None)

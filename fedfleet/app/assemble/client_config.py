@@ -8,13 +8,13 @@ that build a plan (`algorithm`), and trains the same bits as a simulation of the
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from fedfleet.app.assemble.algorithm import table_for
+from fedfleet.app.assemble.config_format import FORMAT, checksum
 from fedfleet.app.assemble.described_task import description_entry
 from fedfleet.app.assemble.edge_config import NO_ROWS, check_edges, edge_configs
 from fedfleet.app.assemble.private_noise import with_private_noise
@@ -23,12 +23,9 @@ from fedfleet.app.assemble.table_config import is_table, table_entries
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import Table
 from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Ints
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.tasks.backbones import BUILTIN, LITE0
-
-FORMAT = 1
-
 
 # ---- on the server ------------------------------------------------------------------------------------------------
 
@@ -126,13 +123,12 @@ def _shard_of(setup: Setup, train: Ints, test: Ints) -> Table:
     return {**result, "check": checksum(setup.task.dataset, train, test)}
 
 
-def checksum(dataset: Dataset, *rows: Ints) -> int:
-    """A number that tells whether two machines hold the same samples in these rows."""
-    result = 0
-    for indices in rows:
-        for array in (dataset.x, dataset.y):
-            result = zlib.crc32(np.ascontiguousarray(array[indices]).tobytes(), result)
-    return result
+def shard_bytes(setup: Setup, client: int) -> bytes:
+    """The samples of a client's shard in safetensors form, for a device that cannot make them from the data itself."""
+    shard, dataset = setup.world.data.shard, setup.task.dataset
+    rows = {part: shard(client, part, 0) for part in ("train", "test")}
+    tree = {f"{part}_x": dataset.x[rows[part]] for part in rows} | {f"{part}_y": dataset.y[rows[part]] for part in rows}
+    return pack_tree({name: np.ascontiguousarray(leaf) for name, leaf in tree.items()})
 
 
 def _backbone(task: Table) -> Table:

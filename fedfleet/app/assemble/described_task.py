@@ -5,14 +5,14 @@ The description is data: such a device runs no code of the run, whoever wrote th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec.table_checks import Table
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import BadInput, Refused
@@ -20,8 +20,11 @@ from fedfleet.core.part_facts import ModelFacts
 from fedfleet.core.parts import Algorithm, Dataset, Task
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.trees import Tree
-from fedfleet.executors.numpy.numpy_executor import torch_objective
+from fedfleet.executors.described_executor import torch_objective
 from fedfleet.tasks.description.format import MOST_BYTES, ModelDescription, description_from_json
+
+if TYPE_CHECKING:
+    from fedfleet.app.assemble.setup import Setup
 
 _CURE = "start this device with --engine torch"
 
@@ -35,15 +38,17 @@ def description_entry(setup: Setup) -> Table:
         check_passes(setup.plan.algorithm)
         if setup.task.loss is not None:
             raise BadInput("the task brings a loss of its own, written for PyTorch")
+        from fedfleet.app.assemble.slice_entries import slice_entries
         from fedfleet.tasks.description.tracer import describe_task
         from fedfleet.tasks.model_parts import model_facts
 
-        text, facts = describe_task(setup.task).to_json(), model_facts(setup.task)
-        if len(text) > MOST_BYTES // 8:
-            raise BadInput(f"the description of the model has {len(text):,} bytes, more than a configuration holds")
+        text, facts, slices = describe_task(setup.task).to_json(), model_facts(setup.task), slice_entries(setup)
+        size = len(text) + len(json.dumps(slices))
+        if size > MOST_BYTES // 8:
+            raise BadInput(f"the description of the model has {size:,} bytes, more than a configuration holds")
     except BadInput as error:
         return {"refused": str(error)}
-    return {"model": text, "name": setup.task.name, "head": facts.head, "norms": list(facts.norms)}
+    return {"model": text, "name": setup.task.name, "head": facts.head, "norms": list(facts.norms), **slices}
 
 
 def check_passes(algorithm: Algorithm) -> None:
@@ -58,8 +63,6 @@ def check_passes(algorithm: Algorithm) -> None:
     objective = torch_objective(algorithm)
     if objective is not None:
         raise BadInput(objective)
-    if any(stage.width != 1.0 for stage in local.work()):
-        raise BadInput(f"{algorithm.name} trains slices of the model, which only PyTorch cuts")
     if local.down is not None and local.keep is not None:
         raise BadInput(
             f"{algorithm.name} keeps layers at home and sends models in a code, so that only PyTorch makes their first weights"
@@ -69,14 +72,14 @@ def check_passes(algorithm: Algorithm) -> None:
 # ---- on the device ------------------------------------------------------------------------------------------------
 
 
-def model_of_entry(entry: Any) -> tuple[ModelDescription, ModelFacts]:
+def model_of_entry(entry: Any, engine: str) -> tuple[ModelDescription, ModelFacts]:
     """The description in a configuration and what builders may ask about it; `BadInput` if this run has none."""
     if not isinstance(entry, Mapping) or ("model" not in entry and "refused" not in entry):
         raise Refused(
             "the server does not describe its model, as versions before --engine did; install the same version on both sides"
         )
     if "refused" in entry:
-        raise BadInput(f"--engine numpy cannot train this run: {str(entry['refused'])[:500]}; {_CURE}")
+        raise BadInput(f"--engine {engine} cannot train this run: {str(entry['refused'])[:500]}; {_CURE}")
     facts = ModelFacts(str(entry["head"]), tuple(str(n) for n in entry["norms"]))
     return description_from_json(str(entry["model"])), facts
 
@@ -98,7 +101,9 @@ def without_adapting(algorithm: Algorithm) -> Algorithm:
 
 
 def _no_module(name: str) -> Any:
-    raise BadInput(f"the method of this run builds the model of {name} with PyTorch, which --engine numpy does not have; {_CURE}")
+    raise BadInput(
+        f"the method of this run builds the model of {name} with PyTorch, which the engine of this device does not have; {_CURE}"
+    )
 
 
 def _zeros(description: ModelDescription, frozen: Tree, seed: int) -> Tree:

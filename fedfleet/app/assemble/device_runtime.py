@@ -1,6 +1,6 @@
 """What a device makes of its configuration: the client's half of the run, built from the device's own registry, for its engine.
 
-With the numpy engine nothing here loads PyTorch: the model is a description, and the samples are the device's own.
+With the engines numpy and mnn nothing here loads PyTorch: the model is a description, and the samples are the device's own.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from fedfleet.app.assemble.algorithm import Facts, build_algorithm, part_facts, with_task_loss
-from fedfleet.app.assemble.client_config import FORMAT, checksum
+from fedfleet.app.assemble.config_format import FORMAT, checksum
+from fedfleet.app.assemble.described_slices import describer, with_shapes
 from fedfleet.app.assemble.described_task import described_task, model_of_entry, without_adapting
 from fedfleet.app.assemble.table_config import device_recipe, found_data, is_table, own_samples
 from fedfleet.app.spec.table_checks import Table, build_part, resolve_part
+from fedfleet.core.engines import EngineName
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.limits import LARGEST, MAX_COUNT, MAX_SEED
 from fedfleet.core.part_facts import FleetFacts, ModelOf, RunFacts
@@ -29,7 +31,6 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.trees import Array, Tree, content_hash
 from fedfleet.network.device.client_runtime import ClientRuntime
 from fedfleet.network.device.local_data import ModelInputs, fit_to_model, read_samples, split_rows
-from fedfleet.tasks.description.format import ModelDescription
 
 _UNREADABLE = "this version of FedFleet cannot read the client configuration that the server sent"
 _MOST_BYTES = 64 << 20  # of a configuration that a device reads
@@ -37,26 +38,24 @@ _MOST_BYTES = 64 << 20  # of a configuration that a device reads
 Fetch = Callable[[str], Tree]
 
 
-Engine = Literal["torch", "numpy"]
-
-
 def build_client_runtime(
     config_bytes: bytes,
     data_path: Path | None = None,
     fetch: Fetch | None = None,
     trusted: str | None = None,
-    engine: Engine = "torch",
+    engine: EngineName = "torch",
 ) -> ClientRuntime:
     """What a client trains with, built here from the names in its configuration; `data_path` is where its own samples are.
 
     `fetch` downloads frozen weights that this machine lacks; without it they are refused. `trusted` is the hash of a model's code
-    that the device's owner trusts. `engine` is what trains: numpy takes the model's description, and needs no PyTorch and no code.
+    that the device's owner trusts. `engine` is what trains: numpy and mnn take the model's description, and need neither PyTorch
+    nor code of the run.
     """
     config = _parse_config(config_bytes)
     try:
-        if engine == "numpy":
-            return _build_numpy_runtime(config, data_path, fetch)
-        return _build_runtime(config, data_path, fetch, trusted)
+        if engine == "torch":
+            return _build_runtime(config, data_path, fetch, trusted)
+        return _build_described_runtime(config, data_path, fetch, engine)
     except (KeyError, TypeError, ValueError, OverflowError, IndexError) as odd:
         raise Refused(f"{_UNREADABLE}: {type(odd).__name__}: {odd}") from odd
 
@@ -67,8 +66,7 @@ def check_own_samples(config_bytes: bytes, data_path: Path) -> None:
     try:
         if config["data"]["use"] != "own":
             return
-        table = config["task"]
-        _own_dataset(config, resolve_part("tasks", table, "task") if is_table(table) else table, data_path)
+        _own_dataset(config, _own_table(config), data_path)
     except (KeyError, TypeError, ValueError, OverflowError, IndexError) as odd:
         raise Refused(f"{_UNREADABLE}: {type(odd).__name__}: {odd}") from odd
 
@@ -102,23 +100,20 @@ def _build_runtime(config: Table, data_path: Path | None, fetch: Fetch | None, t
     )
 
 
-def _build_numpy_runtime(config: Table, data_path: Path | None, fetch: Fetch | None) -> ClientRuntime:
+def _build_described_runtime(config: Table, data_path: Path | None, fetch: Fetch | None, engine: EngineName) -> ClientRuntime:
     """The same from the model's description alone. Only the samples of a rehearsal come from the task itself."""
-    from fedfleet.executors.numpy.numpy_executor import numpy_executor
+    from fedfleet.executors.described_executor import described_executor
 
-    description, model = model_of_entry(config.get("described"))
-    table, seed, key = resolve_part("tasks", config["task"], "task"), config["seed"], int(config["key"], 16)
+    description, model = model_of_entry(config.get("described"), engine)
+    seed, key = config["seed"], int(config["key"], 16)
     if config["data"]["use"] == "own":
-        dataset = _own_dataset(config, table, data_path)
+        dataset = _own_dataset(config, _own_table(config), data_path)
         train, test = split_rows(len(dataset.y), config["data_seed"], key)
     else:
-        if is_table(table):
-            table = {**table, "path": str(found_data(table["path"])), "model": "auto"}
-        rehearsal, train, test = _with_data(config, table, build_part("tasks", table), data_path, key)
-        dataset = rehearsal.dataset
+        dataset, train, test = _rehearsal_data(config, data_path, key)
     frozen = _fetch_frozen(config["frozen"], fetch) if config["frozen"] else {}
     task = described_task(description, str(config["described"]["name"]), dataset, frozen)
-    facts = {**_facts(config, task), ModelOf: lambda: model}
+    facts = {**with_shapes(_facts(config, task), config["described"]), ModelOf: lambda: model}
     algorithm = resolve_part("algorithms", config["algorithm"], "algorithm")
     built = without_adapting(build_part("algorithms", algorithm, facts))
     return ClientRuntime(
@@ -130,17 +125,10 @@ def _build_numpy_runtime(config: Table, data_path: Path | None, fetch: Fetch | N
         params=task.init(seed),
         train=train,
         test=test,
-        execute=numpy_executor(task, lambda width: _whole(description, width)),
+        execute=described_executor(engine, task, describer(config["described"], description)),
         frozen=config["frozen"],
-        make_executor=lambda other: numpy_executor(other, lambda width: _whole(description, width)),
+        make_executor=lambda other: described_executor(engine, other, describer(config["described"], description)),
     )
-
-
-def _whole(description: ModelDescription, width: float) -> ModelDescription:
-    """The description, which is that of the whole model."""
-    if width != 1.0:
-        raise BadInput("this task trains a slice of the model, which only PyTorch cuts; start this device with --engine torch")
-    return description
 
 
 def _parse_config(config_bytes: bytes) -> Table:
@@ -210,6 +198,27 @@ def _own_dataset(config: Table, table: Table, data_path: Path | None) -> Dataset
     info = config["inputs"]
     inputs = ModelInputs(tuple(info["shape"]), info["kind"], info["classes"])
     return Dataset(fit_to_model(x, y, inputs, data_path), y, inputs.classes)
+
+
+def _rehearsal_data(config: Table, data_path: Path | None, key: int) -> tuple[Dataset, Ints, Ints]:
+    """The data of the run itself, made on this machine, and this client's rows of them."""
+    try:
+        table = resolve_part("tasks", config["task"], "task")
+        if is_table(table):
+            table = {**table, "path": str(found_data(table["path"])), "model": "auto"}
+        task, train, test = _with_data(config, table, build_part("tasks", table), data_path, key)
+    except ImportError as error:
+        raise BadInput(
+            f"this client rehearses with data of the run, and making them needs {error.name}, which this device lacks; give "
+            "samples of your own with --data, or install fedfleet[train]"
+        ) from None
+    return task.dataset, train, test
+
+
+def _own_table(config: Table) -> Table:
+    """What a configuration says of its task to a device that brings samples: such a device does without the task's own module."""
+    table = config["task"]
+    return resolve_part("tasks", table, "task") if is_table(table) else table
 
 
 def _task_on_data(recipe: Any, seed: int, dataset: Dataset) -> Task:

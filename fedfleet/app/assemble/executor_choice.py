@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fedfleet.app.assemble.setup import pin_frozen_weights
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import Table
+from fedfleet.core.engines import require_engine
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Executor, Task
 
@@ -27,6 +28,8 @@ def check_executor(spec: Spec) -> None:
         raise BadInput(
             f"run.threads = {spec.run['threads']}: this machine has {os.cpu_count()} processors; use {most} threads at most"
         )
+    if spec.run["execute"] == "mnn":
+        require_engine("mnn")
     if spec.run["execute"] != "ray":
         return
     if spec.edge is not None:
@@ -79,10 +82,10 @@ def make_executor(spec: Spec, task: Task, form: Form | None = None) -> Executor:
             return ray_executor(
                 recipe, inline_executor, workers=run["workers"], address=run["ray_address"], threads=run["threads"], gpus=gpus
             )
-        case "numpy":
-            from fedfleet.executors.numpy.numpy_executor import numpy_executor
+        case "numpy" | "mnn" as engine:
+            from fedfleet.executors.described_executor import described_executor
 
-            return numpy_executor(task, threads=run["threads"])
+            return described_executor(engine, task, threads=run["threads"])
         case _:
             return inline_executor
 

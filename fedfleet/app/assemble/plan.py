@@ -68,10 +68,10 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     plan, built_task = _flat_plan(spec, built_task, pace, world)
     plan = replace(plan, spec_digest=asked.digest)
     check_stop(plan.stop)
-    if spec.run["execute"] == "numpy":
-        from fedfleet.executors.numpy.numpy_executor import check_trainable
+    if spec.run["execute"] in ("numpy", "mnn"):
+        from fedfleet.executors.described_executor import check_trainable
 
-        check_trainable(plan.algorithm, built_task)
+        check_trainable(spec.run["execute"], plan.algorithm, built_task)
     if spec.edge is None:
         plan = with_selector(spec, plan, world, built_task)
     memory_problems = () if plan.algorithm.pooled else tuple(memory_warnings(plan, world, tree_nbytes(built_task.frozen)))

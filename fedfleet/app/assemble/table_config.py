@@ -8,21 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec.table_checks import Table, build_part
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.kinds import KINDS
 from fedfleet.core.parts import Dataset
+from fedfleet.core.passes import LocalPass
 from fedfleet.core.trees import Tree, content_hash
 from fedfleet.tasks.data_files import roots
+from fedfleet.tasks.description.format import description_from_json
 from fedfleet.tasks.model_code import code_name
+from fedfleet.tasks.onnx_model import described_net, is_onnx
 from fedfleet.tasks.table import source_of, table_recipe
 from fedfleet.tasks.trusted_code import MOST_BYTES, keep_received, source_hash, trust, trusted_source
 from fedfleet.tasks.user_data.fit import ColumnPlan, fit_samples
+
+if TYPE_CHECKING:
+    from fedfleet.app.assemble.setup import Setup
 
 _CODE_KEYS = ("path", "content", "model", "code")
 
@@ -54,7 +59,22 @@ def table_entries(setup: Setup, *, local: bool) -> Table:
         "scale": None if data.input_scale is None else [[float(v) for v in row] for row in data.input_scale],
         "target_scale": [list(pair) for pair in data.target_scale],
     }
+    if is_onnx(task["model"]):
+        return {"task": {**result, "model": "auto"}, "reading": reading, "model": _described_entry(setup)}
     return {"task": result, "reading": reading} | ({} if named is None else {"model": _model_entry(setup, named.name)})
+
+
+def _described_entry(setup: Setup) -> Table:
+    """A model that came as data travels as data, without its weights: the server sends those."""
+    from fedfleet.tasks.description.tracer import describe_task
+
+    local = setup.plan.algorithm.local(0, {})
+    if isinstance(local, LocalPass) and local.down is not None and local.keep is not None:
+        raise BadInput(
+            f"{setup.plan.algorithm.name} keeps layers at home and sends models in a code, so that devices make their first "
+            "weights, and those of an ONNX file are not made from a seed; leave one of the three out"
+        )
+    return {"description": describe_task(setup.task).to_json()}
 
 
 def _model_entry(setup: Setup, name: str) -> Table:
@@ -102,6 +122,14 @@ def device_recipe(config: Table, table: Table, trusted: str | None) -> Any:
         return build_part("tasks", table)
     if not isinstance(model, Mapping):
         raise Refused("the server sent a model in a form that this version cannot read")
+    if "description" in model:
+        from fedfleet.tasks.own_model import own_recipe
+
+        described = description_from_json(str(model["description"]))
+        zeros = {n: np.zeros(shape, kind) for n, (shape, kind) in described.leaves.items()}
+        return own_recipe(
+            table_recipe(source_of(table), described_net(described, zeros, "the model"), test=table["test"], scale=table["scale"])
+        )
     if "layers" in model:
         from fedfleet.tasks import layers
 

@@ -6,7 +6,6 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -14,38 +13,14 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from fedfleet.app.cli.call_options import command_parameters, flags_of, read_call, split_arguments
+from fedfleet.app.cli.call_options import command_parameters
+from fedfleet.app.cli.call_parameters import flags_of, read_call, split_arguments
+from fedfleet.app.cli.verb_records import Group, Verb
 from fedfleet.app.terminal.answers import AS_JSON, OPTION_NAMES, OWN_DATA, Interrupted, print_answer
 from fedfleet.app.terminal.own_options import cure_options, with_option_names
 from fedfleet.core.errors import BadInput, CurableInput
 
 Call = Callable[..., Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """A verb is a Python call: its signature declares the options, its docstring the help, its result is printed.
-
-    `call` is "module:function". `arguments` names the positional parameters with what the usage line shows for them. `options`
-    says how an option is written where its name differs from the parameter's, or what stands for its value: "--out PAGE".
-    `panels` groups options in the help. `supplied` gives parameters that no command line can give. `interrupted` is what is said
-    after Ctrl-C.
-    """
-
-    call: str
-    arguments: Mapping[str, str] = field(default_factory=dict[str, str])
-    options: Mapping[str, str] = field(default_factory=dict[str, str])
-    panels: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    supplied: Mapping[str, Callable[[Any], None]] = field(default_factory=dict[str, Callable[[Any], None]])
-    interrupted: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A verb that has verbs of its own: its help text, and its verbs by name."""
-
-    help: str
-    verbs: Mapping[str, Verb | Group]
 
 
 def group_command(name: str, group: Group) -> Any:
@@ -98,7 +73,9 @@ def _command_function(verb: Verb, call: Call) -> Call:
         try:
             result = call(*positional, **keywords, **verb.supplied)
             if result is not None:
-                print_answer(result)
+                exit_code = print_answer(result)
+                if exit_code:
+                    raise typer.Exit(exit_code)
         except BadInput as error:
             raise _in_option_words(error, flags) if OWN_DATA.get() else error from None
         except KeyboardInterrupt:

@@ -10,10 +10,12 @@ from typing import Any, NoReturn
 
 import typer
 
-from fedfleet.app.cli.commands import Group, group_command
+from fedfleet.app.cli.commands import group_command
 from fedfleet.app.cli.usage_hints import argument_hint, option_hint, verb_hint
+from fedfleet.app.cli.verb_records import Group
 from fedfleet.app.cli.verbs import VERBS
 from fedfleet.app.terminal.answers import LOG_LINES, Interrupted, say
+from fedfleet.app.terminal.interrupts import caused_by_interrupt, safe_interrupts
 from fedfleet.core.errors import FedFleetError
 
 FEDFLEET = Group(
@@ -33,7 +35,8 @@ def main() -> NoReturn:
     atexit.register(gc.freeze)  # else the interpreter looks through all of torch for garbage before it goes: 0.4 s
     LOG_LINES.set(False)
     try:
-        code = group_command("fedfleet", FEDFLEET)(prog_name="fedfleet", standalone_mode=False)
+        with safe_interrupts():
+            code = group_command("fedfleet", FEDFLEET)(prog_name="fedfleet", standalone_mode=False)
     except _USAGE as error:
         _explain(error)
         sys.exit(2)
@@ -53,6 +56,10 @@ def main() -> NoReturn:
         say("this machine does not have enough memory for this; ask for fewer clients, a smaller model or smaller batches", "error")
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except RuntimeError as error:
+        if not caused_by_interrupt(error):
+            raise
         code = 130
     if code == 130:  # newer versions of Typer answer so to Ctrl-C, older ones raise
         say("interrupted")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fedfleet.app.cli.commands import Group, Verb
+from fedfleet.app.cli.verb_records import Group, Verb
 from fedfleet.app.terminal.answers import print_answer, say_unless_json
 
 _API = "fedfleet.app.api"
 _RUN = {"folder": "RUN"}
 _WHO, _WAITING, _MACHINE = "Who may come in", "Waiting for devices", "The machine"
+_HTTP = "Devices and browsers over HTTP"
 _TLS_FILES = {"certificate": "--certificate FILE", "key": "--key FILE", "token_file": "--token-file FILE", "ca": "--ca FILE"}
 _OWN = {
     "data": "--data PATH",
@@ -52,7 +53,7 @@ VERBS: dict[str, Verb | Group] = {
         supplied={"on_ready": print_answer},
     ),
     "explain": Verb(f"{_API}.audit:explain", _RUN, {**_SIGNING, "rounds": "--rounds N", "cache": "--cache DIR"}),
-    "export": Verb(f"{_API}.audit:export", _RUN, {"to": "--to TOOL:WHERE"}),
+    "export": Verb(f"{_API}.audit:export", _RUN, {"to": "--to TOOL:WHERE", "onnx": "--onnx FILE"}),
     "replay": Verb(f"{_API}.audit:replay", _RUN, _SIGNING),
     "verify": Verb(f"{_API}.audit:verify", _RUN, {"signer": "--signer KEY.pub"}),
     "list": Verb(f"{_API}.parts:list_parts", {"kind": "KIND"}),
@@ -61,6 +62,13 @@ VERBS: dict[str, Verb | Group] = {
         {
             "devices": Verb(f"{_API}.sample:devices", options={"page": "--picture"}),
             "states": Verb(f"{_API}.sample:states", options={"page": "--picture"}),
+        },
+    ),
+    "fleet": Group(
+        "Make files of devices and states from what real devices showed.",
+        {
+            "from-run": Verb(f"{_API}.fleet:from_run", _RUN, {"out": "--out FILE", "states": "--states FILE"}),
+            "from-profiles": Verb(f"{_API}.fleet:from_profiles", {"files": "FILE..."}, {"out": "--out FILE"}),
         },
     ),
     "measure": Verb(f"{_API}.measure:measure", {"spec": "[SPEC]"}, {**_OWN, "page": "--picture"}, _OWN_PANEL),
@@ -77,16 +85,18 @@ VERBS: dict[str, Verb | Group] = {
         {
             **_TLS_FILES, **_SIGNING, **_OWN, "address": "--address HOST:PORT", "client_ca": "--client-ca FILE",
             "evidence": "--evidence NAME[:ARG]", "metrics": "--metrics HOST:PORT",
+            "http": "--http [HOST:]PORT", "allow_origin": "--allow-origin ORIGIN",
         },
         {
             **_OWN_PANEL,
             _WHO: ("certificate", "key", "client_ca", "open_enrolment", "evidence"),
+            _HTTP: ("http", "allow_origin", "page"),
             _WAITING: ("devices", "patience", "lease", "evaluate", "evaluate_seconds"),
             _MACHINE: ("transmitters", "hold", "keep_reports", "metrics", "drain_seconds", "log_level"),
         },
     ),
     "device": Verb(
-        f"{_API}.serve:device",
+        f"{_API}.device:device",
         options={
             **_TLS_FILES, "server": "--server HOST:PORT", "data": "--data FILE|FOLDER",
             "trust_code": "--trust-code HASH", "store": "--store DIR",
@@ -117,6 +127,7 @@ VERBS: dict[str, Verb | Group] = {
         f"{_API}.access:certificate",
         options={"out": "--out DIR", "host": "--host NAME", "client": "--client NAME"},
     ),
+    "pool": Verb(f"{_API}.pool:pool", {"spec": "[SPEC]"}, {"out": "--out DIR"}),
     "stress": Verb(f"{_API}.stress:stress", options={"sweep": "--sweep N,N,.."}),
     "data": Verb(f"{_API}.parts:fetch_data", {"name": "[NAME]"}),
     "pretrain": Verb(f"{_API}.speed:pretrain", {"task": "TASK"}),

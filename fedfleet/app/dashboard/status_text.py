@@ -116,7 +116,8 @@ def _accuracy_sentence(record: RunRecord, other: SimilarRun | None) -> str:
 def _main_measure_text(measures: Mapping[str, float], score: ScoreInfo) -> str:
     """The main measure beside the score, in brackets."""
     info = main_measure(score)
-    return f" ({info.label} {info.text(measures[info.name])})" if info is not None and info.name in measures else ""
+    known = info is not None and math.isfinite(measures.get(info.name, math.nan))
+    return f" ({info.label} {info.text(measures[info.name])})" if info is not None and known else ""
 
 
 def _participation_sentence(run: RunSummary, record: RunRecord) -> str:

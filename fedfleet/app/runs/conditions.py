@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 FILE = "executor.json"
 _FORM = "fedfleet/executor@1"
 _LIBRARIES = ("numpy", "torch", "scipy", "scikit-learn")
+# Of an executor that needs more.
+_MORE_LIBRARIES = {"mnn": ("MNN",)}
 _STORED_KEYS = ("execute", "ray_execute", "device", "threads", "tf32")
 
 
@@ -60,7 +62,7 @@ class Conditions:
         """What trains: workers of a cluster train as one process does, to the last bit."""
         if self.execute == "ray":
             return self.ray_execute
-        return self.execute if self.execute in ("stacked", "numpy") else "inline"
+        return self.execute if self.execute in ("stacked", "numpy", "mnn") else "inline"
 
     def stacked_form(self) -> Form | None:
         """The form to make the executor in."""
@@ -82,7 +84,9 @@ def local_conditions(setup: Setup, form: Form | None = None) -> Conditions:
         kernel = run["ray_execute"] if run["execute"] == "ray" else "inline"
         form_values = {"form": "merged" if kernel == "stacked" else "inline", "form_threads": run["threads"]}
     extra = {"noise": noise_source(setup.plan.algorithm), "frozen": setup.task.frozen_name}
-    return Conditions(**run_values, **form_values, processor=hardware_name(run["device"]), versions=_versions(), **extra)
+    return Conditions(
+        **run_values, **form_values, processor=hardware_name(run["device"]), versions=_versions(run["execute"]), **extra
+    )
 
 
 def write_conditions(folder: Path, conditions: Conditions) -> None:
@@ -152,7 +156,7 @@ def single_machine_spec(spec: Spec, stored: Conditions) -> Spec:
 
 def missing_condition(stored: Conditions) -> str | None:
     """What is not here of what a run computed with, in words; None: everything is."""
-    versions = _versions()
+    versions = _versions(stored.execute)
     for name, version in stored.versions.items():
         if versions.get(name) != version:
             return f"{name} {version} (here: {versions.get(name, 'none')})"
@@ -185,10 +189,10 @@ def _with_executor(stored: Conditions, run: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def _versions(execute: str) -> dict[str, str]:
     """Read once: the versions of what is loaded do not change, and to find them in their packages takes 20 ms."""
     result: dict[str, str] = {}
-    for name in _LIBRARIES:
+    for name in (*_LIBRARIES, *_MORE_LIBRARIES.get(execute, ())):
         try:
             result[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

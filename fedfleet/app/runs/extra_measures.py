@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.runs.folder_seals import stored_measures
-from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
 from fedfleet.core.parts import Algorithm, Plan, Task
 from fedfleet.core.trees import Tree
 from fedfleet.measure.accuracy import MOST_CLASSES, class_results, confusion_matrix
 from fedfleet.measure.privacy import privacy_loss, require_accountant
 from fedfleet.measure.task_results import fit_results, label_results, token_results
-from fedfleet.store.noise_source import SECRET, SEED, SEEDED, VARIABLE, NoiseSource, key_for, new_source, secret_file
+from fedfleet.store.noise_source import DEVICES, SECRET, SEED, SEEDED, VARIABLE, NoiseSource, key_for, new_source, secret_file
 
 STUDY_WARNING = (
     "the noise of this run comes from its seed, which everyone who has the spec knows: it is a study of privacy and protects "
@@ -37,6 +36,12 @@ def noise_source(algorithm: Algorithm) -> dict[str, str]:
     return {"from": SEED} if algorithm.fold.noise is None else new_source()
 
 
+def served_noise_source(source: Mapping[str, str], algorithm: Algorithm) -> dict[str, str]:
+    """The same for a served run: noise that clients add comes from the devices, and nobody else knows it."""
+    local = algorithm.private is not None and algorithm.private.mechanism == "local"
+    return {"from": DEVICES} if local else dict(source)
+
+
 def noising_of(source: Mapping[str, str], folder: Path) -> NoiseSource:
     """The noise of the run in this folder, which keeps its aggregates if only a secret could make them again."""
     key = key_for(source)
@@ -46,20 +51,6 @@ def noising_of(source: Mapping[str, str], folder: Path) -> NoiseSource:
 def secret_missing(source: Mapping[str, str]) -> bool:
     """Does the noise of a run come from a secret that nobody names here?"""
     return source.get("from") == SECRET and secret_file() is None
-
-
-def require_secret(algorithm: Algorithm) -> None:
-    """Refuse to serve a private run whose noise every device could take away again."""
-    if algorithm.private is not None and algorithm.private.sample is not None:
-        raise BadInput(
-            "algorithm.private.amplify: devices know the seed, so they can compute which clients are picked, and sampling "
-            "protects no client in a served run; leave amplify out"
-        )
-    if algorithm.fold.noise is not None and secret_file() is None:
-        raise BadInput(
-            "algorithm.private: devices know the seed, so the noise of a served run needs a secret; set the "
-            f"environment variable {VARIABLE} to the path of the file that holds it"
-        )
 
 
 def with_privacy(measures: dict[str, Any], plan: Plan, source: Mapping[str, str], events: Sequence[Event]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput
 from fedfleet.store.files import write_atomically
 from fedfleet.tasks.model_code import code_name, read_code
+from fedfleet.tasks.onnx_model import is_onnx
 from fedfleet.tasks.trusted_code import source_hash, trust, trusted_source
 
 FOLDER = "code"
@@ -15,7 +16,7 @@ FOLDER = "code"
 
 def has_model_code(spec: Spec) -> bool:
     """Does the spec name code, and not only parts that ship?"""
-    return bool(spec.task.get("code")) and not spec.has_custom_task
+    return bool(spec.task.get("code")) and not spec.has_custom_task and not is_onnx(str(spec.task["model"]))
 
 
 def trust_model(spec: Spec, digest: str | None, folder: Path | None = None) -> None:

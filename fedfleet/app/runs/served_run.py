@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
-from fedfleet.app.assemble.client_config import check_sendable, client_configs
+from fedfleet.app.assemble.client_config import client_configs, shard_bytes
+from fedfleet.app.assemble.serve_checks import check_serve, numpy_refusal, unused_settings
 from fedfleet.app.assemble.setup import pin_frozen_weights
 from fedfleet.app.runs.conditions import (
     Conditions,
@@ -25,7 +26,9 @@ from fedfleet.app.runs.conditions import (
     with_bounds,
     write_conditions,
 )
-from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret
+from fedfleet.app.runs.extra_measures import noise_source, noising_of, served_noise_source
+from fedfleet.app.runs.http_options import check_http
+from fedfleet.app.runs.join_url import browser_lines
 from fedfleet.app.runs.model_trust import has_model_code
 from fedfleet.app.runs.run_folder import (
     FinishedRun,
@@ -39,11 +42,12 @@ from fedfleet.app.runs.run_folder import (
     refuse_taken,
     write_spec,
 )
-from fedfleet.app.spec import Spec, resolve
-from fedfleet.app.terminal.answers import say, warn
+from fedfleet.app.spec import Spec
+from fedfleet.app.terminal.answers import say, show, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Selector
 from fedfleet.network.evaluation.evaluators import ProcessEvaluator
+from fedfleet.network.protocol.frames import split_address
 from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.enrolment_request import Terms
@@ -52,7 +56,7 @@ from fedfleet.network.security.tls import ServerFiles, is_loopback, refuse_open,
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun, recover
 from fedfleet.network.server.serve import ListeningServer, make_private, remove_reports, serve
-from fedfleet.network.server.served_plan import ServedRun, check_servable
+from fedfleet.network.server.served_plan import ServedRun
 from fedfleet.network.server.server_loop import ServerLoop
 from fedfleet.network.server.supervisor import reserve_port
 from fedfleet.store import journal as journals
@@ -60,11 +64,11 @@ from fedfleet.store.file_modes import private_files
 from fedfleet.store.files import write_atomically
 from fedfleet.store.journal import Journal
 from fedfleet.store.lock import hold_lock
+from fedfleet.store.row_text import evaluated_by_devices
 from fedfleet.store.seals import SEAL, identity, kind_of
 from fedfleet.store.signatures import load_private_key
 
 SERVED = "served"
-_SIMULATED_KEYS = ("devices", "states", "faults", "energy", "heterogeneity", "charge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +94,6 @@ def access_options(
     return AccessOptions(files, open_enrolment, evidence)
 
 
-def unused_settings(spec: Spec) -> list[str]:
-    """What a spec says of a simulated fleet, which a server has no use for: real devices show how they are."""
-    defaults = resolve({}).world
-    keys = [f"world.{key}" for key in _SIMULATED_KEYS if spec.world.get(key) != defaults.get(key)]
-    if not keys:
-        return []
-    single = len(keys) == 1
-    return [
-        f"{', '.join(keys)} {'describes' if single else 'describe'} a simulated fleet; here devices need real time, so "
-        f"{'this setting has' if single else 'these settings have'} no effect"
-    ]
-
-
 def serve_run(
     spec: Spec,
     out: Path | None,
@@ -120,8 +111,14 @@ def serve_run(
     """
     if key is not None:
         load_private_key(key)
-    setup, options = check_serving(spec, options, access)
+    for address in filter(None, (options.address, options.http)):
+        refuse_open(address, access.files is not None)
+    check_http(options)
+    setup = assemble(spec)
+    options = checked_options(setup, options)
     reserve_port(options.address)[0].close()  # a server that cannot listen must not leave a folder behind
+    if options.http:
+        reserve_port(options.http, "--http")[0].close()
     folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
     if resume:
         refuse_absent(folder)
@@ -129,7 +126,7 @@ def serve_run(
     if not (resume and has_spec):
         refuse_taken(folder, resume=resume)
         warn([*setup.plan.pace.doubts, *setup.warnings])  # what nobody in a simulated fleet can do says nothing of real devices
-        for sentence in unused_settings(spec):
+        for sentence in unused_settings(spec, setup):
             say(sentence)
         make_parent(folder)  # whoever may look into the folder in which runs lie: not into this one
     with private_files():
@@ -144,28 +141,38 @@ def serve_run(
                 return _serve_and_finish(with_bounds(setup, stored), folder, options, access, key, stored, command)
             refuse_taken(folder, resume=resume)
             write_spec(spec, folder)
-            conditions = replace(local_conditions(setup), bounded=needs_bounds(setup.plan.choose, options))
+            known = local_conditions(setup)
+            noise = served_noise_source(known.noise, setup.plan.algorithm)
+            conditions = replace(known, bounded=needs_bounds(setup.plan.choose, options), noise=noise)
             write_conditions(folder, conditions)
             return _serve_and_finish(with_bounds(setup, conditions), folder, options, access, key, conditions, command)
 
 
-def check_serving(spec: Spec, options: ServeOptions, access: AccessOptions) -> tuple[Setup, ServeOptions]:
-    """Everything that can be refused before a server listens and writes; the setup, and the options with what they left open."""
-    refuse_open(options.address, access.files is not None)
-    setup = assemble(spec)
+def checked_options(setup: Setup, options: ServeOptions) -> ServeOptions:
+    """The options of a server of this run, with what the spec says; whatever cannot be served is refused."""
     if options.evaluate not in ("server", "devices", "both"):
         raise BadInput(f"--evaluate: {options.evaluate!r} is not known; give server, devices or both")
-    if not options.devices:
-        options = replace(options, devices=setup.plan.pace.cohort)
-    options = replace(options, checkpoint_every=spec.run["checkpoint_every"])
-    check_servable(setup.plan, options.devices)
-    if spec.edge is not None:
-        check_sendable(setup)
-        if options.evaluate != "server":
-            raise BadInput(f"--evaluate: with [edge] the server itself evaluates models; leave --evaluate {options.evaluate} out")
-    require_secret(setup.plan.algorithm)
+    devices = options.devices or setup.plan.pace.cohort
+    options = replace(options, devices=devices, checkpoint_every=setup.spec.run["checkpoint_every"])
+    check_serve(setup, options)
     noise_source(setup.plan.algorithm)
-    return setup, options
+    return options
+
+
+def check_run(spec: Spec, options: ServeOptions) -> dict[str, Any]:
+    """What can be said of a served run before any device is there; a spec that cannot be served is refused."""
+    setup = assemble(spec)
+    options = checked_options(setup, options)
+    numpy = numpy_refusal(setup)
+    return {
+        "ok": True,
+        "spec_digest": spec.digest,
+        "devices": options.devices,
+        "least": setup.plan.pace.least,
+        "numpy": numpy,
+        "unused": unused_settings(spec, setup),
+        "warnings": [*setup.plan.pace.doubts, *setup.warnings, *setup.task.warnings],
+    }
 
 
 def needs_bounds(choose: Selector, options: ServeOptions) -> bool:
@@ -200,7 +207,7 @@ def _serve_and_finish(
                 options,
                 recovery=recovery,
                 tls=_tls(access),
-                on_listening=_greeter(setup.spec, options, access, folder, command),
+                on_listening=_greeter(setup.spec, setup.plan.pace.least, options, access, folder, command),
             )
             own = np.flatnonzero(served.registry.declared.own[: setup.plan.clients])
         journal.flush()
@@ -209,12 +216,14 @@ def _serve_and_finish(
     finally:
         journal.close()
     seconds = time.perf_counter() - start
-    add_note = partial(with_note_on_scores, own=len(own) if options.evaluate == "server" else 0)
+    by_devices = final_state.book.version in evaluated_by_devices(journals.remarks_of(folder / "run.db"))
+    add_note = partial(with_note_on_scores, own=0 if by_devices else len(own))
     return complete_run(setup, folder, journal_end, params, seconds, add_measures=add_note, key=key, noise=conditions.noise)
 
 
 def with_note_on_scores(measures: dict[str, Any], *, own: int) -> dict[str, Any]:
-    """The measures, with a warning that scores of clients are of other people than those of the `own` devices that brought samples.
+    """The measures, with a warning where scores of clients are of other people than the `own` devices that brought samples: of the
+    last model no device was there to evaluate.
 
     >>> with_note_on_scores({"warnings": [], "accuracy_clients": 0.9}, own=3)["warnings"][0].partition(":")[0]
     '3 devices enrolled with samples of their own, and the server has none of these'
@@ -225,9 +234,9 @@ def with_note_on_scores(measures: dict[str, Any], *, own: int) -> dict[str, Any]
         return measures
     devices = f"{own:,} device{'s' if own > 1 else ''} enrolled with samples of {'their' if own > 1 else 'its'} own"
     note = (
-        f"{devices}, and the server has none of these: all figures by client (scores of clients, of clients that never took part, "
-        "who was asked) are of the people in the server's own table; for scores of the devices, serve with --evaluate devices or "
-        "--evaluate both"
+        f"{devices}, and the server has none of these: no device evaluated the last model, so scores of clients are of the people "
+        "in the server's own table; for scores of the devices, keep devices connected until the run ends, and give them time with "
+        "--evaluate-seconds"
     )
     return {**measures, "warnings": [*measures["warnings"], note]}
 
@@ -256,12 +265,12 @@ def _open_served(
 ) -> Iterator[ServedRun]:
     plan, spec = setup.plan, setup.spec
     key, shared = run_key(folder / "wire" / "run.key"), make_shared_folder()
-    host = options.address.rpartition(":")[0]
-    terms = Terms(plan.clients, open=access.open or is_loopback(host), evidence=_evidence(access))
+    local = all(is_loopback(split_address(a, any_port=True)[0]) for a in (options.address, options.http) if a)
+    terms = Terms(plan.clients, open=access.open or local, evidence=_evidence(access))
     registry = Registry(folder / "wire" / "devices.db", key, terms)
     form = conditions.stacked_form()
     facts = {"spec": pin_frozen_weights(spec.toml(), setup.task)} | ({"form": form.name, "threads": form.threads} if form else {})
-    config_of = client_configs(setup, local=is_loopback(host))
+    config_of = client_configs(setup, local=local)
     try:
         yield ServedRun(
             plan,
@@ -275,6 +284,9 @@ def _open_served(
             spec.name,
             noising_of(conditions.noise, folder),
             setup.task.frozen,
+            kind=setup.task.dataset.kind,
+            label_shape=setup.task.dataset.y.shape[1:],
+            shard=lambda c: b"" if registry.has_own_data(c) else shard_bytes(setup, c),
         )
     finally:
         registry.close()
@@ -300,11 +312,11 @@ def _tls(access: AccessOptions) -> dict[str, str]:
 
 
 def _greeter(
-    spec: Spec, options: ServeOptions, access: AccessOptions, folder: Path, command: Sequence[str]
+    spec: Spec, least: int, options: ServeOptions, access: AccessOptions, folder: Path, command: Sequence[str]
 ) -> Callable[[ServerLoop, ListeningServer], None]:
     def greet(server_loop: ServerLoop, listening: ListeningServer) -> None:
-        del server_loop
         address_record: dict[str, Any] = {"address": listening.address, "tls": access.files is not None}
+        address_record |= {"http": listening.http} if listening.http else {}
         address_record |= {"command": [*command], "folder": os.getcwd()} if command else {}
         write_atomically(
             folder / "wire" / "address", (json.dumps(address_record) + "\n").encode()
@@ -314,6 +326,15 @@ def _greeter(
             say(f"listening on {listening.address} ({security}) for {options.devices} edges")
         else:
             say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
+        if least > options.devices:
+            say(f"a round needs {least} devices at the same time, more than --devices {options.devices}: see pace.min_clients")
+        if listening.http:
+            say(
+                f"devices may call over HTTP too: fedfleet device --server http{'s' * (access.files is not None)}://{listening.http}"
+            )
+        if options.page:
+            is_open, clients = server_loop.served.registry.terms.open, spec.world["clients"]
+            show(browser_lines(folder, listening.http, access.files, is_open=is_open, clients=clients))
         if has_model_code(spec):
             say(
                 f"the model is your code, {spec.task['model']}; unless it is an nn.Sequential of PyTorch's own layers, devices get "

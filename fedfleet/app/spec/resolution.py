@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from annotated_types import MinLen
-
 from fedfleet.app.spec.people import default_clients
 from fedfleet.app.spec.spec_record import TABLES, Spec
 from fedfleet.app.spec.table_checks import Table, UnknownKey, as_table, check_table, check_value, resolve_part
+from fedfleet.core.bounds import MinLen
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Clients, Count, Natural, Part, Positive, Seed, Threads
 from fedfleet.core.pins import complete
@@ -232,7 +231,7 @@ def seed_settings(*, fleet: Seed | None = None, data: Seed | None = None, traini
 
 def run_settings(
     *,
-    execute: Literal["auto", "inline", "stacked", "numpy", "ray"] = "auto",
+    execute: Literal["auto", "inline", "stacked", "numpy", "mnn", "ray"] = "auto",
     device: Literal["cpu", "cuda"] = "cpu",
     tf32: bool = False,
     threads: Threads = 1,

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-
 from fedfleet.core.codec import Codec
 from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import SMALLEST
@@ -33,7 +31,6 @@ NESTED: dict[Any, str] = {
     FaultRecipe: "faults",
 }  # fmt: skip
 _PLAIN = ("world", "stop", "run", "seeds")  # tables that are no parts
-_STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
 
 
 class UnknownKey(BadInput):
@@ -143,7 +140,11 @@ def _resolve_nested(kind: str, hint: Any, value: Any, where: str) -> Any:
 def check_value(hint: Any, value: Any, where: str) -> Any:
     """The value if it has the type and limits of the hint; otherwise one sentence that says why not."""
     try:
-        checked_value = TypeAdapter(hint, config=_STRICT).validate_python(value)
+        from pydantic import ConfigDict, TypeAdapter, ValidationError
+    except ImportError:
+        return _check_plainly(hint, value, where)
+    try:
+        checked_value = TypeAdapter(hint, config=ConfigDict(strict=True, arbitrary_types_allowed=True)).validate_python(value)
         return (
             checked_value + 0.0 if isinstance(checked_value, float) else checked_value
         )  # minus zero is zero, whatever numpy thinks of its sign
@@ -164,6 +165,17 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
         if "is_target" in repr(hint) and isinstance(value, int | float) and not isinstance(value, bool):
             message = 'must name a measure and its limit, as in "accuracy >= 0.9"'
         raise BadInput(f"{where} = {_short(value)}: {message[0].lower()}{message[1:]}") from None
+
+
+def _check_plainly(hint: Any, value: Any, where: str) -> Any:
+    """The same where pydantic is not, as on a small device: it reads what a server checked already, and refuses what was not."""
+    from fedfleet.app.spec.plain_values import Unfit, fitted
+
+    try:
+        checked_value = fitted(hint, value)
+        return checked_value + 0.0 if isinstance(checked_value, float) else checked_value
+    except Unfit as error:
+        raise BadInput(f"{where} = {_short(value)}: must be {error}") from None
 
 
 _WORDS = (

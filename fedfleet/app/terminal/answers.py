@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any, TextIO
 
 from fedfleet.app.terminal.own_options import with_option_names
 from fedfleet.core.errors import BadInput, FedFleetError
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
 
 LOG_LINES: ContextVar[bool] = ContextVar("remarks as lines of JSON", default=False)
 # Set while a verb is carried out, so that calls know nothing of the command line.
@@ -49,14 +46,19 @@ class Answer:
         return self.text if isinstance(self.text, str) else self.text(self.values)
 
 
-def print_answer(result: Any) -> None:
-    """Print a result (a record with `to_dict()`, whose text is what people read) on standard output, and its remarks beside it."""
-    typer.echo(json.dumps(result.to_dict()) if AS_JSON.get() else str(result))
+def print_answer(result: Any) -> int:
+    """Print a result (a record with `to_dict()`, whose text is what people read) on standard output, and its remarks beside it; the
+    exit code of the command."""
+    _print(json.dumps(result.to_dict()) if AS_JSON.get() else str(result), sys.stdout)
     exit_code = getattr(result, "exit_code", 0)
     for remark in getattr(result, "remarks", ()):
         say(remark, "error" if exit_code else "info")
-    if exit_code:
-        raise typer.Exit(exit_code)
+    return exit_code
+
+
+def _print(text: str, stream: TextIO) -> None:
+    # At once: whoever reads a pipe wants to know while the command runs.
+    print(text, file=stream, flush=True)
 
 
 def option_name(parameter: str) -> str:
@@ -71,9 +73,17 @@ def say(text: str, level: str = "info") -> None:
     text = _LONG_WORD.sub(lambda word: f"{word[0][:80]}..", text)
     if LOG_LINES.get():
         level = "warning" if text.startswith("WARNING: ") else level
-        typer.echo(json.dumps({"level": level, "message": text.removeprefix("WARNING: ")}), err=True)
+        _print(json.dumps({"level": level, "message": text.removeprefix("WARNING: ")}), sys.stderr)
         return
-    typer.echo(f"fedfleet: {' '.join(text.splitlines())}", err=True)
+    _print(f"fedfleet: {' '.join(text.splitlines())}", sys.stderr)
+
+
+def show(lines: Sequence[str]) -> None:
+    """Print lines on standard error as they are, such as a picture of blocks; where logs are JSON, the first of them alone."""
+    if LOG_LINES.get():
+        _print(json.dumps({"level": "info", "message": lines[0]}), sys.stderr)
+        return
+    _print("\n".join([f"fedfleet: {lines[0]}", *lines[1:]]), sys.stderr)
 
 
 def say_unless_json(result: object) -> None:

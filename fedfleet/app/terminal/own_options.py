@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 OwnPath = Annotated[str | Path | Any, "Your own data, a file or a folder, instead of the task of the spec."]
-OwnModel = Annotated[str | Any, "The model for your data: model.py:Net, or one that ships (linear, mlp, cnn, gpt, lstm)."]
+OwnModel = Annotated[str | Any, "The model for your data: model.py:Net, net.onnx, or one that ships (linear, mlp, cnn, gpt, lstm)."]
 LabelColumn = Annotated[Sequence[str] | str | None, "The column of the labels; may be repeated, for several outputs or labels."]
 OwnerColumn = Annotated[str | None, "The column that says who made each sample: each owner becomes a client."]
 InputColumns = Annotated[Sequence[str] | str | None, "The columns of the inputs, separated by commas; default: all others."]

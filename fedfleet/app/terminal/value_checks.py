@@ -6,9 +6,8 @@ import math
 import operator
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Le
-
 from fedfleet.app.terminal.answers import option_name
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import LARGEST, MAX_COUNT, SMALLEST
 

@@ -66,4 +66,5 @@ def _scores(evaluation: Evaluation) -> dict[str, float]:
     held_out = evaluation.unseen
     unseen = {} if held_out is None or not held_out.total else {"accuracy_unseen": held_out.correct / held_out.total}
     scores = {"accuracy": evaluation.accuracy, "loss": float(evaluation.loss), **unseen}
-    return scores | {f"own.{name}" if name in SCORE_NAMES else name: value for name, value in evaluation.measures.items()}
+    known = {name: value for name, value in evaluation.measures.items() if math.isfinite(value)}
+    return scores | {f"own.{name}" if name in SCORE_NAMES else name: value for name, value in known.items()}

@@ -279,17 +279,23 @@ def _scramble(z: Array) -> Array:
     return z ^ (z >> np.uint64(31))
 
 
-def dropout(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence[bool], now: ForwardPass) -> Result:
-    """The units that the address of this step drops are 0, the others scaled up: the bits of `tasks.dropout`."""
-    del needs
-    (x,), rate = inputs, settings["rate"]
-    if not now.training:
-        return x, lambda gradient: [gradient]
+def kept_units(settings: Mapping[str, Any], shape: tuple[int, ...], address: int, kind: np.dtype[Any]) -> Array:
+    """0 for each unit that dropout drops at this address, and what the others are scaled by: the bits of `tasks.dropout`."""
+    rate, count = settings["rate"], math.prod(shape)
     with np.errstate(over="ignore"):
         offset = np.uint64(((settings["layer"] + 1) * int(_M1)) & _MASK)
-        base = _scramble(np.array([now.dropout & _MASK], np.uint64) + offset)
-        bits = (_scramble(base + np.arange(x.size, dtype=np.uint64) * _GOLDEN) >> np.uint64(40)) & np.uint64(0xFFFFFF)
-    kept = (bits >= np.uint64(round(rate * 2**24))).astype(x.dtype).reshape(x.shape) * x.dtype.type(1 / (1 - rate))
+        base = _scramble(np.array([address & _MASK], np.uint64) + offset)
+        bits = (_scramble(base + np.arange(count, dtype=np.uint64) * _GOLDEN) >> np.uint64(40)) & np.uint64(0xFFFFFF)
+    return (bits >= np.uint64(round(rate * 2**24))).astype(kind).reshape(shape) * kind.type(1 / (1 - rate))
+
+
+def dropout(inputs: Sequence[Array], settings: Mapping[str, Any], needs: Sequence[bool], now: ForwardPass) -> Result:
+    """The units that the address of this step drops are 0, the others scaled up."""
+    del needs
+    (x,) = inputs
+    if not now.training:
+        return x, lambda gradient: [gradient]
+    kept = kept_units(settings, x.shape, now.dropout, x.dtype)
     return x * kept, lambda gradient: [gradient * kept]
 
 
@@ -313,6 +319,7 @@ OPERATIONS: dict[str, Operation] = {
     "exp": _elementwise(np.exp, lambda x, y: y),
     "log": _elementwise(np.log, lambda x, y: 1 / x),
     "sqrt": _elementwise(np.sqrt, lambda x, y: np.float32(0.5) / y),
+    "erf": _elementwise(lambda x: erf(x), lambda x, y: np.exp(-x * x) * np.float32(2 / math.sqrt(math.pi))),
     "clamp": clamp,
     "leaky_relu": leaky_relu,
     "gelu": gelu,

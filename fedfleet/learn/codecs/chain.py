@@ -35,6 +35,7 @@ def chain(codecs: Sequence[Codec] | Codec, where: str = "codecs") -> Codec | Non
     lossy = tuple(c for c in codecs if c.squeeze is not None)
     packing = tuple(c for c in codecs if c.pack is not None)
     single = lossy[0] if len(lossy) == 1 else None
+    plain = bool(lossy) and all(c.squeeze_tree is not None and c.expand_tree is not None for c in lossy)
 
     def squeeze(stack: Stack, where: Any) -> Stack:
         """Squeeze the numbers; what an earlier codec says in integers passes by."""
@@ -55,6 +56,25 @@ def chain(codecs: Sequence[Codec] | Codec, where: str = "codecs") -> Codec | Non
             result = codec.expand({n: v for n, v in stack.items() if n not in unchanged}, numbers)
             stack = {n: stack[n] for n in unchanged} | dict(result)
         return stack
+
+    def squeeze_tree(tree: Tree, address: int) -> Tree:
+        for codec in lossy:
+            assert codec.squeeze_tree is not None
+            numbers = {n: v for n, v in tree.items() if v.dtype.kind == "f"}
+            tree = {n: v for n, v in tree.items() if n not in numbers} | codec.squeeze_tree(numbers, address)
+        return tree
+
+    def expand_tree(tree: Tree, like: Tree) -> Tree:
+        targets = [like]
+        for codec in lossy[:-1]:
+            targets.append(layout(codec, targets[-1]))
+        for codec, target in zip(lossy[::-1], targets[::-1], strict=True):
+            assert codec.expand_tree is not None
+            numbers = {n: v for n, v in target.items() if v.dtype == np.float32}
+            unchanged = [n for n in target if n not in numbers]
+            result = codec.expand_tree({n: v for n, v in tree.items() if n not in unchanged}, numbers)
+            tree = {n: tree[n] for n in unchanged} | result
+        return tree
 
     def pack(tree: Tree) -> Tree:
         for codec in packing:
@@ -84,6 +104,8 @@ def chain(codecs: Sequence[Codec] | Codec, where: str = "codecs") -> Codec | Non
         pack=pack if packing else None,
         unpack=unpack if packing else None,
         through=None if single is None else single.through,
+        squeeze_tree=squeeze_tree if plain else None,
+        expand_tree=expand_tree if plain else None,
         parts=tuple(codecs),
     )
 

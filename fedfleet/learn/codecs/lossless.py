@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, Le
 
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.codec import Codec, no_error
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.tensor_format import pack_tree, unpack_tree

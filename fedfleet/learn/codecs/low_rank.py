@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, Le
 
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.codec import Codec, Stack
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import SMALLEST, Count

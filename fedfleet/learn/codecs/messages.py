@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,24 @@ def uniforms(where: Any, leaf: int, n: int) -> Iterator[tuple[slice, Any]]:
         yield part, (bits >> 39).to(torch.float32) * 2.0**-24
 
 
+def draws_of_one(address: int, leaf: int, n: int) -> UintArray:
+    """The draws of one client, with numpy alone."""
+    base = _scramble(np.array([(address + (leaf + 1) * 0x51ED270B) % 2**64], np.uint64))
+    return _scramble(base + np.arange(n, dtype=np.uint64) * np.uint64(_GOLDEN % 2**64)) & np.uint64(0x7FFFFFFFFFFFFFFF)
+
+
+def uniforms_of_one(address: int, leaf: int, n: int) -> Array:
+    """The numbers in [0, 1) of one client, with numpy alone."""
+    return (draws_of_one(address, leaf, n) >> np.uint64(39)).astype(np.float32) * np.float32(2.0**-24)
+
+
+def _scramble(z: UintArray) -> UintArray:
+    """The finaliser of splitmix64, as in tasks.dropout."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
 def addresses(seed: int, keys: UintArray, tasks: Array) -> Array:
     """One address per client, for codecs that draw: a function of seed, client and task, as int64."""
     return hash_keys(seed, "codec", keys, tasks).view(np.int64)
@@ -59,8 +78,7 @@ def encode(codec: Codec, tree: Tree, address: int = 0) -> Tree:
     squeezed = tree
     if codec.squeeze is not None:
         plain = {n: v for n, v in tree.items() if not is_coded(v)}
-        stack = codec.squeeze(_stack(_numbers(tree)), _address(address))
-        squeezed = plain | {n: v[0].numpy() for n, v in stack.items()}
+        squeezed = plain | _squeeze_numbers(codec, _numbers(tree), address)
     return squeezed if codec.pack is None else codec.pack(squeezed)
 
 
@@ -87,8 +105,35 @@ def _decode(codec: Codec, tree: Tree, like: Tree) -> Tree:
     if codec.expand is None:
         return {n: squeezed[n] for n in like}
     coded = _numbers(like)
-    stack = codec.expand(_stack({n: v for n, v in squeezed.items() if n not in like or n in coded}), coded)
-    return {n: stack[n][0].numpy() if n in coded else squeezed[n] for n in like}
+    sent = {n: v for n, v in squeezed.items() if n not in like or n in coded}
+    expanded = _expand_numbers(codec, sent, coded)
+    return {n: expanded[n] if n in coded else squeezed[n] for n in like}
+
+
+def _squeeze_numbers(codec: Codec, tree: Tree, address: int) -> Tree:
+    """The lossy half of one message: with numpy if the codec can, else with PyTorch."""
+    if codec.squeeze_tree is not None:
+        with np.errstate(all="ignore"):  # what is not finite is said by the result
+            return codec.squeeze_tree(tree, address)
+    assert codec.squeeze is not None
+    _require_torch(codec)
+    return {n: v[0].numpy() for n, v in codec.squeeze(_stack(tree), _address(address)).items()}
+
+
+def _expand_numbers(codec: Codec, tree: Tree, like: Tree) -> Tree:
+    if codec.expand_tree is not None:
+        with np.errstate(all="ignore"):
+            return codec.expand_tree(tree, like)
+    assert codec.expand is not None
+    _require_torch(codec)
+    return {n: v[0].numpy() for n, v in codec.expand(_stack(tree), like).items()}
+
+
+def _require_torch(codec: Codec) -> None:
+    if find_spec("torch") is None:
+        raise BadInput(
+            f"codec {codec.name!r} computes with PyTorch, which is not installed; install fedfleet[train], or choose another"
+        )
 
 
 def encode_bytes(codec: Codec, tree: Tree, address: int = 0) -> bytes:
@@ -164,8 +209,7 @@ def _layout(codec: Codec, leaves: Signature) -> Tree:
     zeros = {n: np.zeros(shape, kind) for n, shape, kind in leaves}
     if codec.squeeze is None:
         return zeros
-    floats = codec.squeeze(_stack(_numbers(zeros)), _address(0))
-    return {n: v for n, v in zeros.items() if not is_coded(v)} | {n: v[0].numpy() for n, v in floats.items()}
+    return {n: v for n, v in zeros.items() if not is_coded(v)} | _squeeze_numbers(codec, _numbers(zeros), 0)
 
 
 def check_accepts(codec: Codec, like: Tree) -> None:

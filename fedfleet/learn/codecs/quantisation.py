@@ -10,6 +10,7 @@ the report is refused.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from fedfleet.core.codec import Codec, Stack
 from fedfleet.core.trees import Array, Tree
-from fedfleet.learn.codecs.messages import uniforms
+from fedfleet.learn.codecs.messages import uniforms, uniforms_of_one
 
 Rounding = Literal["nearest", "stochastic"]
 CODES, SCALES = "|codes", "|scales"
@@ -37,6 +38,8 @@ def _int_codec(bits: int) -> Callable[..., Codec]:
             pack=lambda tree: {**tree, CODES: _pack_bits(tree[CODES], bits)} if CODES in tree else tree,
             unpack=lambda tree, like: _unpack_bits(tree, like, bits),
             through=lambda stack, where: _through(stack, where, bits, rounding),
+            squeeze_tree=lambda tree, address: _squeeze_tree(tree, address, bits, rounding),
+            expand_tree=_expand_tree,
         )
 
     build.__name__ = build.__qualname__ = f"int{bits}"
@@ -124,6 +127,47 @@ def _through(stack: Stack, where: Any, bits: int, rounding: Rounding) -> Stack:
     return result
 
 
+# ---- one message, with numpy alone --------------------------------------------------------------------------------
+
+
+def _squeeze_tree(tree: Tree, address: int, bits: int, rounding: Rounding) -> Tree:
+    rest, coded, scales = dict(tree), list[Array](), list[Array]()
+    for number, (name, leaf) in enumerate(tree.items()):
+        n = channels(leaf.shape)
+        if n:
+            levels, scale = _quantise_leaf(leaf.reshape(n, -1), address, number, bits, rounding)
+            coded.append(np.nan_to_num(levels, nan=0.0).astype(np.int8).reshape(-1))
+            scales.append(scale)
+            del rest[name]
+    return {**rest, CODES: np.concatenate(coded), SCALES: np.concatenate(scales)} if coded else rest
+
+
+def _quantise_leaf(flat: Array, address: int, number: int, bits: int, rounding: Rounding) -> tuple[Array, Array]:
+    """The integers of one leaf as floats [channels, numbers], and its scales."""
+    max_level = np.float32(2 ** (bits - 1) - 1)
+    scales = np.abs(flat).max(1) / max_level
+    levels = flat / np.where(scales != 0, scales, np.float32(1))[:, None]
+    if rounding == "stochastic":
+        levels = np.floor(levels + uniforms_of_one(address, number, levels.size).reshape(levels.shape))
+    else:
+        levels = np.rint(levels)
+    return np.clip(levels, -max_level, max_level) + np.float32(0), scales
+
+
+def _expand_tree(tree: Tree, like: Tree) -> Tree:
+    result, at, channel = dict[str, Array](), 0, 0
+    for name, leaf in like.items():
+        n = channels(leaf.shape)
+        if not n:
+            result[name] = tree[name]
+            continue
+        levels = tree[CODES][at : at + leaf.size].reshape(n, leaf.size // n).astype(np.float32)
+        levels *= tree[SCALES][channel : channel + n][:, None]
+        result[name] = levels.reshape(leaf.shape)
+        at, channel = at + leaf.size, channel + n
+    return result
+
+
 def _error_bounds(tree: Tree, bits: int, rounding: Rounding) -> Tree:
     """Half a step of the scale, or a whole one; a little more for rounding in single precision."""
     share = (0.5 if rounding == "nearest" else 1.0) / (2 ** (bits - 1) - 1)
@@ -170,33 +214,64 @@ def _unpack_bits(tree: Tree, like: Tree, bits: int) -> Tree:
 
 def fp16() -> Codec:
     """IEEE half precision: 11 bits of precision; beyond 65,504 numbers become infinite, and such a report is refused."""
-    import torch
+    return _half(
+        "fp16", "float16", lambda v: np.where(np.abs(v) >= 65520.0, np.inf, np.abs(v) * 2.0**-11 + 2.0**-25),
+        lambda v: v.astype(np.float16), _from_halves,
+    )  # fmt: skip
 
-    return _half("fp16", torch.float16, lambda v: np.where(np.abs(v) >= 65520.0, np.inf, np.abs(v) * 2.0**-11 + 2.0**-25))
+
+def _from_halves(leaf: Array) -> Array:
+    """Numpy converts one by one; PyTorch, where it is loaded anyway as on a server, several at a time to the same bits."""
+    torch: Any = sys.modules.get("torch")
+    return leaf.astype(np.float32) if torch is None else torch.from_numpy(np.require(leaf, requirements="W")).float().numpy()
 
 
 def bf16() -> Codec:
     """Brain floats: 8 bits of precision and the whole range of float32, as integers of 16 bits."""
-    import torch
-
     # Above the largest such float, halfway to where the next would be, rounding gives infinity.
-    return _half("bf16", torch.bfloat16, lambda v: np.where(np.abs(v) > 3.3895e38, np.inf, np.abs(v) * 2.0**-8 + 1e-40))
+    return _half(
+        "bf16", "bfloat16", lambda v: np.where(np.abs(v) > 3.3895e38, np.inf, np.abs(v) * 2.0**-8 + 1e-40),
+        _to_brain_floats, _from_brain_floats,
+    )  # fmt: skip
 
 
-def _half(name: str, kind: Any, error: Any) -> Codec:
-    import torch
+def _to_brain_floats(leaf: Array) -> Array:
+    """The upper halves of the bits, rounded to the nearest, of two to the even one."""
+    bits = np.asarray(leaf, order="C").view(np.uint32)
+    rounded = ((bits + (((bits >> 16) & 1) + 0x7FFF)) >> 16).astype(np.uint16)
+    return np.where(np.isnan(leaf), np.uint16(0x7FC0), rounded).view(np.int16)
 
+
+def _from_brain_floats(leaf: Array) -> Array:
+    return np.asarray(np.asarray(leaf, order="C").view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
+LeafChange = Callable[[Array], Array]
+
+
+def _half(name: str, kind_name: str, error: Any, shorten: LeafChange, lengthen: LeafChange) -> Codec:
     def squeeze(stack: Stack, _where: Any) -> Stack:
+        import torch
+
         # Numpy has no brain floats: they travel as the integers that their bits are.
+        kind = getattr(torch, kind_name)
         return {n: v.to(kind) if kind is torch.float16 else v.to(kind).view(torch.int16) for n, v in stack.items()}
 
     def expand(stack: Stack, like: Tree) -> Stack:
-        return {n: stack[n].view(kind).to(torch.float32) for n in like}
+        import torch
+
+        return {n: stack[n].view(getattr(torch, kind_name)).to(torch.float32) for n in like}
 
     def through(stack: Stack, _where: Any) -> Stack:
-        return {n: v.to(kind).to(torch.float32) for n, v in stack.items()}
+        import torch
+
+        return {n: v.to(getattr(torch, kind_name)).to(torch.float32) for n, v in stack.items()}
 
     def within(tree: Tree) -> Tree:
         return {n: error(v.astype(np.float64)) if v.dtype == np.float32 else np.zeros(v.shape) for n, v in tree.items()}
 
-    return Codec(name, (), "round", within, squeeze=squeeze, expand=expand, through=through)
+    return Codec(
+        name, (), "round", within, squeeze=squeeze, expand=expand, through=through,
+        squeeze_tree=lambda tree, _address: {n: shorten(v) for n, v in tree.items()},
+        expand_tree=lambda tree, like: {n: lengthen(tree[n]) for n in like},
+    )  # fmt: skip

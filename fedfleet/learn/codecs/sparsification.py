@@ -15,13 +15,14 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, Le
 
+from fedfleet.core.bounds import Ge, Le
 from fedfleet.core.codec import Codec, Stack
 from fedfleet.core.limits import Seed, Share
+from fedfleet.core.records import Ints
 from fedfleet.core.rng import hash_keys
-from fedfleet.core.trees import Tree
-from fedfleet.learn.codecs.messages import CHUNK_ELEMENTS, draws
+from fedfleet.core.trees import Array, Tree
+from fedfleet.learn.codecs.messages import CHUNK_ELEMENTS, draws, draws_of_one
 
 AT, ADDRESS = "|at", "|address"
 
@@ -45,7 +46,20 @@ def topk(*, share: Share = 0.05) -> Codec:
     def through(stack: Stack, _where: Any) -> Stack:
         return {n: _apply_mask(v, _largest_mask(flatten(v), count(math.prod(v.shape[1:]), share))) for n, v in stack.items()}
 
-    return Codec("topk", (("share", share),), "select", _magnitudes, squeeze=squeeze, expand=expand, through=through)
+    def squeeze_tree(tree: Tree, _address: int) -> Tree:
+        result = dict[str, Array]()
+        for name, leaf in tree.items():
+            positions = np.flatnonzero(_highest_of_one(np.abs(leaf).reshape(-1).view(np.int32), count(leaf.size, share)))
+            result[f"{name}{AT}"], result[name] = positions.astype(np.int32), leaf.reshape(-1)[positions]
+        return result
+
+    def expand_tree(tree: Tree, like: Tree) -> Tree:
+        return {n: _scatter_one(tree[n], tree[f"{n}{AT}"], v.shape) for n, v in like.items()}
+
+    return Codec(
+        "topk", (("share", share),), "select", _magnitudes, squeeze=squeeze, expand=expand, through=through,
+        squeeze_tree=squeeze_tree, expand_tree=expand_tree,
+    )  # fmt: skip
 
 
 def randomk(*, share: Share = 0.05, unbiased: bool = False) -> Codec:
@@ -83,8 +97,25 @@ def randomk(*, share: Share = 0.05, unbiased: bool = False) -> Codec:
     def within(tree: Tree) -> Tree:
         return {n: v * scale(v.size) for n, v in _magnitudes(tree).items()}
 
+    def squeeze_tree(tree: Tree, address: int) -> Tree:
+        result = {ADDRESS: np.array([address], np.int64)} if tree else dict[str, Array]()
+        for number, (name, leaf) in enumerate(tree.items()):
+            values = leaf.reshape(-1)[_random_positions(address, number, leaf.size, share)] * np.float32(scale(leaf.size))
+            result[name] = values if np.isfinite(leaf).all() else np.full_like(values, np.nan)
+        return result
+
+    def expand_tree(tree: Tree, like: Tree) -> Tree:
+        result = dict[str, Array]()
+        for number, (name, leaf) in enumerate(like.items()):
+            positions = _random_positions(int(tree[ADDRESS][0]), number, leaf.size, share)
+            result[name] = _scatter_one(tree[name], positions, leaf.shape)
+        return result
+
     settings = (("share", share), ("unbiased", unbiased))
-    return Codec("randomk", settings, "select", within, addressed=True, squeeze=squeeze, expand=expand, through=through)
+    return Codec(
+        "randomk", settings, "select", within, addressed=True, squeeze=squeeze, expand=expand, through=through,
+        squeeze_tree=squeeze_tree, expand_tree=expand_tree,
+    )  # fmt: skip
 
 
 def count(size: int, share: float) -> int:
@@ -156,6 +187,31 @@ def _spread_nan(values: Any, whole: Any) -> Any:
     return values.where(finite, values.new_full((), math.nan))
 
 
+# ---- one message, with numpy alone --------------------------------------------------------------------------------
+
+
+def _random_positions(address: int, leaf: int, n: int, share: float) -> Ints:
+    """Which numbers of a leaf an address names."""
+    return np.flatnonzero(_highest_of_one(draws_of_one(address, leaf, n), count(n, share)))
+
+
+def _highest_of_one(keys: Array, k: int) -> Array:
+    """Which k of these integers are the largest; the first among equals."""
+    if k == 0:
+        return np.zeros(len(keys), bool)
+    limit = np.partition(keys, len(keys) - k)[len(keys) - k]
+    above, equal = keys > limit, keys == limit
+    return above | (equal & (np.cumsum(equal) <= k - above.sum()))
+
+
+def _scatter_one(values: Array, positions: Array, shape: tuple[int, ...]) -> Array:
+    if len(positions) and not 0 <= positions.min() <= positions.max() < math.prod(shape):
+        raise ValueError("it names numbers that the leaf does not have")
+    result = np.zeros(math.prod(shape), values.dtype)
+    result[positions] = values
+    return result.reshape(shape)
+
+
 def _magnitudes(tree: Tree) -> Tree:
     """What is left out is lost whole."""
     return {n: np.abs(v.astype(np.float64)) if v.dtype == np.float32 else np.zeros(v.shape) for n, v in tree.items()}
@@ -194,8 +250,23 @@ def sketch(*, rows: Rows = 5, share: Share = 0.2, top: Share = 0.02, seed: Seed 
         parts = torch.from_numpy(result).to(sketches.device).split(sizes, 1)
         return {n: part.reshape(len(part), *leaf.shape) for (n, leaf), part in zip(like.items(), parts, strict=True)}
 
+    def squeeze_tree(tree: Tree, _address: int) -> Tree:
+        if not tree:
+            return {}
+        return {SKETCH: sketch_vector(np.concatenate([v.reshape(-1) for v in tree.values()]), rows, share, seed)}
+
+    def expand_tree(tree: Tree, like: Tree) -> Tree:
+        if not like:
+            return {}
+        ends = np.cumsum([leaf.size for leaf in like.values()])
+        parts = np.split(estimate_vector(tree[SKETCH], int(ends[-1]), top, seed), ends[:-1])
+        return {n: part.reshape(leaf.shape) for (n, leaf), part in zip(like.items(), parts, strict=True)}
+
     settings = (("rows", rows), ("share", share), ("top", top), ("seed", seed))
-    return Codec("sketch", settings, "select", _sketch_bounds, squeeze=squeeze, expand=expand)
+    return Codec(
+        "sketch", settings, "select", _sketch_bounds, squeeze=squeeze, expand=expand,
+        squeeze_tree=squeeze_tree, expand_tree=expand_tree,
+    )  # fmt: skip
 
 
 def buckets(size: int, rows: int, share: float) -> int:

@@ -8,22 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import grpc
-
 from fedfleet.core.errors import BadInput, printable
 
 _WRONG_CERTIFICATE = ("certificate_verify_failed", "peer name", "peer certificate")
 _LOOKED_AT = 2000  # characters: the reason of a failed handshake stands far behind
 _NO_TLS = ("certificate", "ssl_error", "wrong_version", "tsi_protocol_failure")
-_REFUSALS = (
-    grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNIMPLEMENTED,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.NOT_FOUND,
-)
+# Names of gRPC's codes, which HTTP has in the JSON of an error.
+_REFUSALS = ("FAILED_PRECONDITION", "PERMISSION_DENIED", "UNIMPLEMENTED", "UNAUTHENTICATED", "NOT_FOUND")
 # What a server says while it starts, stops or is busy, and what gRPC says of a connection that it makes anew by itself.
-_PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+_PASSING = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
 
 
 class Unreachable(Exception):
@@ -58,11 +51,17 @@ class NotFound(Exception):
 
 
 def call_error(server: str, error: Any) -> Exception:
+    """What a call of gRPC means that ended with this error."""
+    code = error.code()
+    return status_error(server, str(getattr(code, "name", code)), error.details() or "")
+
+
+def status_error(server: str, code: str, text_of_server: str) -> Exception:
     """What a call means that ended with this status. Text of the server is shown, and never more than shown."""
-    code, details = error.code(), printable(error.details() or "")
-    text = f"{getattr(code, 'name', code)}: {details}" if details else str(getattr(code, "name", code))
-    if code is grpc.StatusCode.UNAVAILABLE:
-        words = (error.details() or "")[:_LOOKED_AT].lower()
+    details = printable(text_of_server)
+    text = f"{code}: {details}" if details else code
+    if code == "UNAVAILABLE":
+        words = text_of_server[:_LOOKED_AT].lower()
         if any(word in words for word in _WRONG_CERTIFICATE):
             return WrongCertificate(text)
         return NoTls(text) if any(word in words for word in _NO_TLS) else Unreachable(text)
@@ -70,11 +69,11 @@ def call_error(server: str, error: Any) -> Exception:
         return Unreachable(text)
     if code not in _REFUSALS or not details:  # every refusal of a server has its sentence
         return Damaged(text)
-    if code is grpc.StatusCode.UNAUTHENTICATED:
+    if code == "UNAUTHENTICATED":
         return UnknownDevice(details)
-    if code is grpc.StatusCode.NOT_FOUND:
+    if code == "NOT_FOUND":
         return NotFound(details)
-    if code is grpc.StatusCode.UNIMPLEMENTED:
+    if code == "UNIMPLEMENTED":
         return CallRefused(
             f"what answers at {server} is not a FedFleet server, or has another version ({details}); check the address, and "
             "install the same version on both sides"

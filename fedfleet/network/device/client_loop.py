@@ -19,10 +19,11 @@ from fedfleet.network.device.call_errors import UnknownDevice
 from fedfleet.network.device.caps import Caps, budget_reason
 from fedfleet.network.device.device_store import DeviceStore, Identity, WaitingReport
 from fedfleet.network.device.retries import FAILURES, RetryPolicy, bounded_seconds, call_with_retries
-from fedfleet.network.device.server_calls import Connection
+from fedfleet.network.device.server_line import ServerLine, split_server
 from fedfleet.network.device.transfers import deliver_report
+from fedfleet.network.device.work_observer import NO_OBSERVER, WorkObserver
 from fedfleet.network.protocol import fleet_pb2 as pb
-from fedfleet.network.protocol.frames import PROTOCOL, encode_frame, split_address
+from fedfleet.network.protocol.frames import PROTOCOL, encode_frame
 from fedfleet.network.security.secrets import check_signature
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Stopped(BaseException):
 class DeviceOptions:
     """How a device takes part: as which client, with which token, data and evidence, within which caps.
 
+    It tries a server for `patience` seconds, and one that never answered for `first_seconds`. `observer` is told of its work.
     `share_samples`: its owner agrees that samples go to other devices of the same person.
     """
 
@@ -56,6 +58,8 @@ class DeviceOptions:
     evidence: bytes = b""
     caps: Caps = field(default_factory=Caps)
     patience: float = 600.0
+    first_seconds: float = FIRST_SECONDS
+    observer: WorkObserver = NO_OBSERVER
     share_samples: bool = False
 
 
@@ -92,7 +96,7 @@ class Device:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerLine,
         store: DeviceStore,
         options: DeviceOptions,
         make_runtime: MakeRuntime,
@@ -115,7 +119,7 @@ class Device:
             # A server that this device knows is down for a while; one that never answered may be none.
             was_enrolled = self._known_identity() is not None
             self.connection.worked = was_enrolled
-            self._enrol(self.options.patience if was_enrolled else min(FIRST_SECONDS, self.options.patience))
+            self._enrol(self.options.patience if was_enrolled else min(self.options.first_seconds, self.options.patience))
             reason = self._run_loop()
         except (Stopped, KeyboardInterrupt):
             self._say("stopping: taking leave of the server")
@@ -256,7 +260,14 @@ class Device:
             self._enrol(self.options.patience)
         options = self.options
         context = WorkContext(
-            self.connection, self._caller, self.store, options.caps, self._wait, self._say_once, options.share_samples
+            self.connection,
+            self._caller,
+            self.store,
+            options.caps,
+            self._wait,
+            self._say_once,
+            options.observer,
+            options.share_samples,
         )
         try:
             runtime = self._ready_runtime(frozen_fetcher(context, work, until))
@@ -276,6 +287,7 @@ class Device:
             return result
         self._effort.failed = 0
         self._effort.seconds += time.monotonic() - began
+        self.options.observer.on_report(head)
         try:
             self.store.keep_report(WaitingReport(head, payload, until))
         except RunFailed as error:  # then it lasts as long as this process
@@ -320,11 +332,13 @@ class Device:
             return self._send_report(head, payload, until, retried=True)
         self.store.drop_report()
         self._current_work = None
+        safe = result is not None and result[0].status == pb.Receipt.SAFE
+        self.options.observer.on_end(head, "late" if result is None else "safe" if safe else "refused")
         if result is None:
             self._say_once(f"the report of task {head.task} could not be handed in before its lease ended")
             return None
         receipt, model = result
-        if receipt.status == pb.Receipt.SAFE:
+        if safe:
             self.safe += not head.declined
         else:
             self._say(f"the server does not take the report of task {head.task}: {printable(receipt.reason)}")
@@ -334,8 +348,9 @@ class Device:
         """Tell the server that it need not wait for this task."""
         self.declined += 1
         self._say(f"declining task {work.task}: {why}")
-        until = time.time() + _lease_of(work)
-        return self._send_report(_decline_report(work, self._caller, why), b"", until)
+        head, until = _decline_report(work, self._caller, why), time.time() + _lease_of(work)
+        self.options.observer.on_report(head)
+        return self._send_report(head, b"", until)
 
     # ---- good-bye -------------------------------------------------------------------------------------------------
 
@@ -365,7 +380,7 @@ def _lease_of(work: pb.Work) -> float:
 
 
 def _host(server: str) -> str:
-    return split_address(server)[0]
+    return split_server(server)[1]
 
 
 def _decline_report(work: pb.Work, caller: pb.Caller, why: str) -> pb.Report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -70,8 +71,18 @@ class LocalResult:
     memory: Slots | None
 
 
-def train_task(runtime: ClientRuntime, assignment: Assignment, model: bytes, memory: Slots) -> LocalResult:
-    """Do one task's work. What the server sent is `Refused` if it does not fit."""
+def fresh_noise_key() -> bytes:
+    """A key that no one knows and nothing keeps: the noise of one report of this device."""
+    return secrets.token_bytes(32)
+
+
+def train_task(
+    runtime: ClientRuntime, assignment: Assignment, model: bytes, memory: Slots, noise_key: bytes | None = None
+) -> LocalResult:
+    """Do one task's work. What the server sent is `Refused` if it does not fit.
+
+    `noise_key` is that of the noise that the client adds, where it adds any; None: as in a simulation, which a server could repeat.
+    """
     half, seed = runtime.local_pass(assignment.settings), runtime.seed if assignment.seed is None else assignment.seed
     coded = half if isinstance(half, LocalPass) and half.up is not None else None
     job = Job(
@@ -87,6 +98,7 @@ def train_task(runtime: ClientRuntime, assignment: Assignment, model: bytes, mem
         memory,
         assignment.settings,
         assignment.round,
+        noise_key=noise_key,
     )
     report = next(iter(runtime.execute.train([job])))
     if coded is None:
@@ -124,7 +136,7 @@ def server_at_version(runtime: ClientRuntime, version: int) -> ServerState:
 
 def model_of(runtime: ClientRuntime, assignment: Assignment, model: bytes, memory: Slots) -> Tree:
     """The model that this client would use: what the server sent, made its own."""
-    received_params = unpack_tree(model)
+    received_params = unpack_tree(model) if model else {}  # in a code a method that offers nothing sends no bytes
     if not runtime.params.keys() <= received_params.keys():
         received_params = decode_offer(runtime, assignment, runtime.local_pass(assignment.settings), model).params
     return personal_model(runtime.algorithm, {n: received_params[n] for n in runtime.params}, lambda: memory)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fedfleet.core.errors import BadInput
 from fedfleet.network.device.client_loop import Device, DeviceOptions, DeviceResult, Stopped
 from fedfleet.network.device.device_store import DeviceStore
-from fedfleet.network.device.server_calls import Connection
-from fedfleet.network.protocol.frames import split_address
+from fedfleet.network.device.server_line import ServerLine, split_server
 
 if TYPE_CHECKING:
     from fedfleet.network.device.client_runtime import ClientRuntime
@@ -61,11 +60,11 @@ def run_device(
     check_samples: SamplesCheck | None = None,
 ) -> dict[str, Any]:
     """Be one device of a served run; the answer says what it did. Stopped by SIGTERM, it takes its leave first."""
-    split_address(server)
+    split_server(server)
     options = with_samples(options, setup.data)
     with (
         closing(DeviceStore(setup.store or default_store(server, options.client))) as store,
-        closing(Connection(server, credentials_of(server, setup.trust))) as connection,
+        closing(line_to(server, setup.trust)) as connection,
         stop_on_sigterm(),
     ):
         data, check = setup.data, check_samples
@@ -101,8 +100,25 @@ def default_store(server: str, client: int | None) -> Path:
     return Path(base) / "fedfleet" / "devices" / (name if client is None else f"{name}-{client}")
 
 
+def line_to(server: str, trust: Trust) -> ServerLine:
+    """The line to a server: over HTTP if its address is a URL, else over gRPC."""
+    scheme, host, port = split_server(server)
+    if not scheme:
+        from fedfleet.network.device.server_calls import Connection
+
+        return Connection(server, credentials_of(server, trust))
+    from fedfleet.network.device.http_calls import HttpLine
+    from fedfleet.network.security.tls import ClientFiles, client_context, refuse_plain
+
+    if scheme == "http" and trust.uses_tls:
+        raise BadInput(f"--server {server} is without TLS, which the other options ask for; write https://{host}:{port}")
+    refuse_plain(f"{host}:{port}", scheme == "https")
+    context = client_context(ClientFiles(trust.ca, trust.certificate, trust.key)) if scheme == "https" else None
+    return HttpLine(server, context)
+
+
 def credentials_of(server: str, trust: Trust) -> Any:
-    """The credentials of the channel; None: without TLS, which is for this machine only."""
+    """The credentials of a channel of gRPC; None: without TLS, which is for this machine only."""
     from fedfleet.network.security.tls import ClientFiles, client_credentials, refuse_plain
 
     refuse_plain(server, trust.uses_tls)

@@ -1,31 +1,23 @@
-"""Calling a server: one channel, which can be made anew, and its methods. Every failure is one of `call_errors`."""
+"""Calling a server over gRPC: one channel, which can be made anew."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
-from google.protobuf.message import Message
 
-from fedfleet.core.errors import Refused
-from fedfleet.network.device.call_errors import Damaged, NotFound, call_error
-from fedfleet.network.protocol import fleet_pb2 as pb
+from fedfleet.network.device.call_errors import Damaged, call_error
+from fedfleet.network.device.server_line import CALL_SECONDS, ServerLine
 from fedfleet.network.protocol.frames import (
     CHANNEL_OPTIONS,
     CHUNK,
     INLINE_BYTES,
     MAX_HEAD_BYTES,
-    encode_message,
-    has_checksum,
     method_path,
-    parse_message,
     split_address,
-    split_frame,
 )
 
-CALL_SECONDS = 120.0  # a check-in may be held for a while
-_BRIEF_SECONDS = 2.0  # for a farewell
 _CONNECT_MS = 20_000  # far links and busy servers take seconds; a refusal is heard at once
 _RECONNECT_MS = 2000
 _OPTIONS = (
@@ -39,22 +31,17 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 20_000),
 )
 _UNARY = ("Enrol", "Check", "Hand", "Held", "Leave")
-Reply = TypeVar("Reply", bound=Message)
 
 
-class Connection:
-    """A line to one server: its methods take and give messages; bytes that travelled are counted. A resource, to be closed.
-
-    `worked` says whether the server ever answered. `call_seconds` is how long one call may take.
-    """
+class Connection(ServerLine):
+    """A line over gRPC."""
 
     def __init__(
         self, server: str, credentials: grpc.ChannelCredentials | None = None, *, call_seconds: float = CALL_SECONDS
     ) -> None:
+        super().__init__(server, uses_tls=credentials is not None, call_seconds=call_seconds)
         host, port = split_address(server)
-        self.server, self.uses_tls, self.worked = server, credentials is not None, False
-        self.bytes_down = self.bytes_up = 0
-        self._target, self._credentials, self.call_seconds = f"{host}:{port}", credentials, call_seconds
+        self._target, self._credentials = f"{host}:{port}", credentials
         self._open()
 
     def _open(self) -> None:
@@ -77,44 +64,18 @@ class Connection:
         """Hang up."""
         self._channel.close()
 
-    def enrol(self, request: pb.EnrolRequest) -> pb.EnrolReply:
-        """Become a client, or be known again."""
-        return self._parse(self._call("Enrol", encode_message(request)), pb.EnrolReply)
+    def _ask(self, method: str, data: bytes, seconds: float) -> bytes:
+        (reply,) = self._guarded(lambda: [self._unary[method](data, timeout=seconds)])
+        return reply
 
-    def check(self, request: pb.CheckIn) -> tuple[pb.Answer, memoryview]:
-        """Ask for work; the answer, and the model where it came along."""
-        return self._parse_frame(self._call("Check", encode_message(request)), pb.Answer)
+    def _ask_chunks(self, method: str, data: bytes, seconds: float) -> Iterator[bytes]:
+        del method
+        return self._guarded(lambda: self._fetch(data, timeout=seconds))
 
-    def fetch(self, request: pb.FetchRequest, seconds: float) -> Iterator[bytes]:
-        """The bytes of a blob from an offset on."""
-        for chunk in self._guarded(lambda: self._fetch(encode_message(request), timeout=seconds)):
-            self.bytes_down += len(chunk)
-            yield chunk
-
-    def send_report(self, data: bytes, seconds: float = CALL_SECONDS) -> tuple[pb.Receipt, memoryview]:
-        """A framed report in one message; the receipt, and the model of the next work where it came along."""
-        return self._parse_frame(self._call("Hand", data, min(seconds, self.call_seconds)), pb.Receipt)
-
-    def stream_report(self, pieces: Iterable[bytes], seconds: float) -> tuple[pb.Receipt, memoryview]:
-        """The same in pieces: a frame without a payload first, then chunks."""
-        (reply,) = self._guarded(lambda: [self._stream(self._count_pieces(pieces), timeout=seconds)])
-        return self._parse_frame(self._count_reply(reply), pb.Receipt)
-
-    def upload_offset(self, request: pb.HeldRequest) -> int:
-        """How many bytes of a broken upload are there."""
-        return self._parse(self._call("Held", encode_message(request)), pb.HeldReply).offset
-
-    def leave(self, request: pb.LeaveRequest) -> None:
-        """Say good-bye; whoever cannot be told will notice."""
-        self._call("Leave", encode_message(request), _BRIEF_SECONDS)
-
-    def _call(self, method: str, data: bytes, seconds: float | None = None) -> bytes:
-        self.bytes_up += len(data)
-        try:
-            (reply,) = self._guarded(lambda: [self._unary[method](data, timeout=seconds or self.call_seconds)])
-        except NotFound as error:  # of a model alone
-            raise Damaged(f"NOT_FOUND: {error}") from None
-        return self._count_reply(reply)
+    def _send_chunks(self, method: str, pieces: Iterable[bytes], nbytes: int, seconds: float) -> bytes:
+        del method, nbytes
+        (reply,) = self._guarded(lambda: [self._stream(pieces, timeout=seconds)])
+        return reply
 
     def _guarded(self, call: Callable[[], Iterable[bytes]]) -> Iterator[bytes]:
         """The messages of an answer. Whatever goes wrong is one of `call_errors`."""
@@ -127,30 +88,3 @@ class Connection:
             raise call_error(self.server, error) from None
         except (TypeError, ValueError, AttributeError, UnicodeError) as error:  # gRPC could not read what came
             raise Damaged(f"an answer that cannot be read ({type(error).__name__})") from None
-
-    def _parse(self, data: bytes | memoryview, kind: type[Reply]) -> Reply:
-        """A message of the server: `Damaged` if it is none, or not whole with its checksum."""
-        if not has_checksum(data):
-            raise Damaged("an answer without its checksum")
-        try:
-            reply = parse_message(data, kind)
-        except Refused as error:
-            raise Damaged(f"an answer that cannot be read: {error}") from None
-        self.worked = True
-        return reply
-
-    def _parse_frame(self, data: bytes, kind: type[Reply]) -> tuple[Reply, memoryview]:
-        try:
-            head, payload = split_frame(data)
-        except Refused as error:
-            raise Damaged(f"an answer that cannot be read: {error}") from None
-        return self._parse(head, kind), payload
-
-    def _count_reply(self, reply: bytes) -> bytes:
-        self.bytes_down += len(reply)
-        return reply
-
-    def _count_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            self.bytes_up += len(piece)
-            yield piece

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from fedfleet.core.errors import Refused
 from fedfleet.network.device.call_errors import Damaged
 from fedfleet.network.device.retries import FAILURES, RetryPolicy, Tries, bounded_seconds
-from fedfleet.network.device.server_calls import Connection
+from fedfleet.network.device.server_line import ServerLine
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, crc32c, encode_frame
 
@@ -24,7 +24,7 @@ class TooLate(Exception):
 
 
 def fetch_blob(
-    connection: Connection,
+    connection: ServerLine,
     caller: pb.Caller,
     blob: pb.Blob,
     wait: RetryPolicy,
@@ -60,7 +60,7 @@ def fetch_blob(
 
 
 def deliver_report(
-    connection: Connection,
+    connection: ServerLine,
     head: pb.Report,
     payload: bytes,
     wait: RetryPolicy,
@@ -94,13 +94,13 @@ def deliver_report(
     raise AssertionError("pauses never end")
 
 
-def _call_seconds(connection: Connection, until: float, nbytes: int) -> float:
+def _call_seconds(connection: ServerLine, until: float, nbytes: int) -> float:
     """How long a call may take that moves so many bytes: a line that hangs must not cost the whole lease."""
     return max(min(until - time.time(), connection.call_seconds + nbytes / _MIN_RATE), _MIN_SECONDS)
 
 
 def _send_once(
-    connection: Connection, head: pb.Report, payload: bytes, seconds: float, *, resume: bool
+    connection: ServerLine, head: pb.Report, payload: bytes, seconds: float, *, resume: bool
 ) -> tuple[pb.Receipt, memoryview]:
     if len(payload) <= INLINE_BYTES:
         return connection.send_report(encode_frame(head, payload), seconds)
@@ -108,13 +108,14 @@ def _send_once(
     if resume:
         request = pb.HeldRequest(caller=head.caller, task=head.task, nonce=head.nonce, nbytes=head.nbytes, crc32c=head.crc32c)
         offset = min(connection.upload_offset(request), len(payload))
-    return connection.stream_report(_pieces(head, payload, offset), seconds)
-
-
-def _pieces(head: pb.Report, payload: bytes, offset: int) -> Iterator[bytes]:
     first = pb.Report()
     first.CopyFrom(head)
     first.offset = offset
-    yield encode_frame(first)
+    frame = encode_frame(first)
+    return connection.stream_report(_pieces(frame, payload, offset), len(frame) + len(payload) - offset, seconds)
+
+
+def _pieces(frame: bytes, payload: bytes, offset: int) -> Iterator[bytes]:
+    yield frame
     for a in range(offset, len(payload), CHUNK):
         yield payload[a : a + CHUNK]

@@ -11,27 +11,38 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from fedfleet.core.edges import DRAW_TASK, GIVE_SAMPLES
 from fedfleet.core.errors import FedFleetError, Refused, printable
+from fedfleet.core.parts import remembers
 from fedfleet.core.records import Score
 from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.core.trees import Tree
 from fedfleet.network.device.call_errors import NotFound
-from fedfleet.network.device.caps import Caps, steps_of, too_large, too_long
-from fedfleet.network.device.client_runtime import Assignment, ClientRuntime, evaluate_model, probe_model, rows_of, train_task
+from fedfleet.network.device.caps import Caps, steps_of, too_large, too_little_noise, too_long
+from fedfleet.network.device.client_runtime import (
+    Assignment,
+    ClientRuntime,
+    evaluate_model,
+    fresh_noise_key,
+    probe_model,
+    rows_of,
+    train_task,
+)
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
 from fedfleet.network.device.retries import RetryPolicy, no_remark
-from fedfleet.network.device.server_calls import Connection
+from fedfleet.network.device.server_line import ServerLine
 from fedfleet.network.device.shared_samples import give_samples, receive_samples, with_samples_of
 from fedfleet.network.device.transfers import TooLate, fetch_blob
+from fedfleet.network.device.work_observer import NO_OBSERVER, WorkObserver
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import MOST_STATS, crc32c
-from fedfleet.simulation.rosters import remembers
 
+OUT_OF_MEMORY = "out of memory"  # begins the reason of a task that is declined because this device has too little
 _UNIT = 1 if sys.platform == "darwin" else 1024  # of the peak that the system tells
 
 
@@ -45,17 +56,22 @@ class UsageMark:
     up: int
 
 
-def mark(connection: Connection) -> UsageMark:
+def mark(connection: ServerLine) -> UsageMark:
     """Now."""
     return UsageMark(time.monotonic(), time.process_time(), connection.bytes_down, connection.bytes_up)
 
 
-def peak_bytes() -> int:
-    """The most memory that this process ever held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
+def peak_bytes(status: Path = Path("/proc/self/status")) -> int:
+    """The most memory that this process ever held. The figure of `getrusage` is also that of the process that started it, so it is
+    asked only where the system has no `status`."""
+    try:
+        lines = status.read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
-def usage_since(start: UsageMark, connection: Connection, samples: int, nbytes: int, downloaded: int) -> pb.Resources:
+def usage_since(start: UsageMark, connection: ServerLine, samples: int, nbytes: int, downloaded: int) -> pb.Resources:
     """What was used since a mark; `nbytes` of a report that is still to go up are counted with it, `downloaded` came before."""
     now = mark(connection)
     return pb.Resources(
@@ -84,15 +100,16 @@ class NoModel(TaskRefusal):
 
 @dataclass(frozen=True, slots=True)
 class WorkContext:
-    """What work needs: the line and who calls on it, the store, the caps, how to wait, whom to tell how the line is, and whether
-    samples may go to other devices of the same person."""
+    """What work needs: the line and who calls on it, the store, the caps, how to wait, whom to tell of the line, who observes, and
+    whether samples may go to other devices of the same person."""
 
-    connection: Connection
+    connection: ServerLine
     caller: pb.Caller
     store: DeviceStore
     caps: Caps
     wait: RetryPolicy
     remark: Callable[[str], None] = no_remark
+    observer: WorkObserver = NO_OBSERVER
     shares_samples: bool = False
 
 
@@ -117,14 +134,16 @@ def do_task(
     model = model_bytes(context, work, inline, until)
     download, compute_start = receive_seconds + time.monotonic() - began, time.monotonic()
     try:
-        if isinstance(runtime, ClientRuntime):
-            head, payload = _HANDLERS[work.kind](context, runtime, work, model)
-        else:
-            head, payload = runtime.carry_out(context, work, model)
-    except (Refused, FedFleetError, DamagedMemory, MemoryError, ValueError, TypeError, KeyError) as error:
-        raise TaskRefusal(str(error) or type(error).__name__) from error
+        with context.observer.computing(work):
+            if isinstance(runtime, ClientRuntime):
+                head, payload = _HANDLERS[work.kind](context, runtime, work, model)
+            else:
+                head, payload = runtime.carry_out(context, work, model)
+    except (Refused, FedFleetError, DamagedMemory, MemoryError, ImportError, ValueError, TypeError, KeyError) as error:
+        raise TaskRefusal(_refusal_text(error)) from error
     head.spent["download"], head.spent["compute"] = max(download, 0.0), time.monotonic() - compute_start
-    samples = int(head.stats.get("samples", head.total))
+    rows = None if not isinstance(runtime, ClientRuntime) else runtime.test if work.kind == pb.EVALUATE else runtime.train
+    samples = int(head.stats.get("samples", 0 if rows is None else len(rows)))
     head.resources.CopyFrom(usage_since(start, context.connection, samples, len(payload), len(inline)))
     return head, payload
 
@@ -164,6 +183,12 @@ def frozen_fetcher(context: WorkContext, work: pb.Work, until: float) -> Fetch:
         return unpack_tree(data)
 
     return fetch
+
+
+def _refusal_text(error: Exception) -> str:
+    """Why a task cannot be done; a lack of memory is named as such, also where training says it in its own words."""
+    text = str(error) or type(error).__name__
+    return f"{OUT_OF_MEMORY}: {text}" if isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError) else text
 
 
 def head_of(work: pb.Work, caller: pb.Caller, payload: bytes = b"") -> pb.Report:
@@ -217,9 +242,12 @@ def _train(context: WorkContext, runtime: ClientRuntime, work: pb.Work, model: b
     step_reason = too_long(context.caps, steps_of(half, len(rows_of(runtime, assignment)), work.steps))
     if step_reason is not None:
         raise TaskRefusal(step_reason)
+    noise_reason = too_little_noise(context.caps, runtime.algorithm.private)
+    if noise_reason is not None:
+        raise TaskRefusal(noise_reason)
     lasting = remembers(half)
     memory = context.store.memory(work.memory_task) if lasting else {}
-    local_result = train_task(runtime, assignment, model, memory)
+    local_result = train_task(runtime, assignment, model, memory, fresh_noise_key())
     if lasting:  # on the disk before the report can be folded
         context.store.remember(work.task, {**memory, **(local_result.memory or {})})
     size_reason = too_large(context.caps, len(local_result.payload), "the report")

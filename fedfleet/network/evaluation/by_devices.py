@@ -19,7 +19,7 @@ from fedfleet.network.protocol.frames import FIRST_EVAL_TASK
 from fedfleet.store.row_text import devices_note
 
 _TASK_BITS = 20  # bits: so many tasks of judging can be handed out a second
-_MAX_SAMPLES = 2**53  # of samples: beyond, sums of floats would not be whole numbers
+_MAX_TOTAL = 2**53  # of a score: beyond, sums of floats would not be whole numbers
 
 
 class RequestKind(IntEnum):
@@ -49,7 +49,7 @@ class AnswerVerdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one device says: right answers of so many samples, and the mean loss over them."""
+    """What one device says: its score as two integers (of a classification: right answers, samples), and the mean loss."""
 
     client: int
     correct: int = 0
@@ -72,7 +72,8 @@ class EvalRequest:
     """Devices that were asked, in the order in which they were named; device i has the task `first + i`.
 
     The columns are filled as answers come, since there may be a hundred thousand of them. `max_samples` are the samples that each
-    can have, as far as that is known, and `counted` those on which its score counts at most.
+    can have, as far as that is known, and `counted` those on which its score counts at most. `score_range` is the least that one
+    sample can add to the first integer of a score, and the most that it can add to the second, by the kind of the task.
     """
 
     kind: RequestKind
@@ -83,6 +84,7 @@ class EvalRequest:
     first: int = FIRST_EVAL_TASK
     max_samples: Ints | None = None
     counted: Ints | None = None
+    score_range: tuple[int, int] = (0, 1)
     fate: Ints = field(init=False)
     correct: Ints = field(init=False)
     total: Ints = field(init=False)
@@ -126,7 +128,7 @@ def record_answer(request: EvalRequest, task: int, response: Answer, now: float)
 
 def counted_score(response: Answer, request: EvalRequest, place: int) -> tuple[int, int]:
     """What counts of a score: on more samples than count it is that of so many, with the same accuracy, rounded down."""
-    if request.counted is None or response.total <= (counted := int(request.counted[place])):
+    if request.counted is None or response.total <= (counted := int(request.counted[place]) * request.score_range[1]):
         return response.correct, response.total
     return response.correct * counted // response.total, counted
 
@@ -141,11 +143,13 @@ def answer_fault(request: EvalRequest, task: int, response: Answer) -> str | Non
     """Why the numbers of an answer to one of its tasks cannot be; None if they can."""
     if request.kind is RequestKind.PROBE:
         return None  # a loss that is no number is an answer: this model has none there
-    limit = _MAX_SAMPLES if request.max_samples is None else int(request.max_samples[task - request.first])
+    least, most = request.score_range
+    limit = _MAX_TOTAL if request.max_samples is None else min(int(request.max_samples[task - request.first]) * most, _MAX_TOTAL)
     if not 1 <= response.total <= limit:
-        return f"it was judged on {response.total} samples, and can be on 1 to {limit}"
-    if not 0 <= response.correct <= response.total:
-        return f"{response.correct} of {response.total} samples cannot be right"
+        what = "samples" if most == 1 else f"parts of samples, of which each has {most:,}"
+        return f"it was judged on {response.total} {what}, and can be on 1 to {limit}"
+    if not least * -(-response.total // most) <= response.correct <= response.total:
+        return f"{response.correct} of {response.total} {'samples ' if most == 1 else ''}cannot be right"
     return None
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -198,8 +198,10 @@ class Frontend:
         entry = None if item is None else self.state.blobs.get(blob_name(item))
         return entry[0].nbytes if entry is not None and entry[0].nbytes <= INLINE_BYTES else 0
 
-    def next_work(self, client: int, held_seconds: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
-        """Work, when to come back, or that it is over; and the payload that goes with it."""
+    def next_work(
+        self, client: int, held_seconds: float = 0.0, *, most_inline: int = INLINE_BYTES
+    ) -> tuple[pb.Answer, memoryview | bytes]:
+        """Work, when to come back, or that it is over; and the payload that goes with it, if it has at most so many bytes."""
         state = self.state
         if state.end_reason:
             self.counters["told_over"] += 1
@@ -213,7 +215,7 @@ class Frontend:
             from fedfleet.core.tensor_format import pack_tree, unpack_tree
 
             data = memoryview(pack_tree(unpack_tree(bytes(data))))
-        inline = blob.nbytes <= INLINE_BYTES
+        inline = blob.nbytes <= most_inline
         turn, _ = state.blobs.get(turn_name(item), (None, None))
         nonce = nonce_of(self.key, item.task)
         work = work_message(item, nonce, blob, state.frozen, held_seconds, inline=inline, turn=turn)
@@ -294,7 +296,12 @@ async def _serve_devices(frontend: Frontend, server_left: asyncio.Task[bool]) ->
     counters_task = asyncio.create_task(_send_counters(frontend, service.on_quiet))
     stop_task = asyncio.create_task(frontend.stopped.wait())
     try:
-        async with serve_grpc(service):
+        async with AsyncExitStack() as doors:
+            await doors.enter_async_context(serve_grpc(service))
+            if frontend.config.http:
+                from fedfleet.network.frontend.http_door import serve_http
+
+                await doors.enter_async_context(serve_http(service))
             frontend.uplink.outbox().ready.CopyFrom(frontend.ready_message())
             await asyncio.wait({server_left, stop_task}, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedfleet.core.errors import Refused, printable
+from fedfleet.network.frontend.device_profiles import PROFILES, DeviceProfiles
 from fedfleet.network.frontend.frontend import Frontend
 from fedfleet.network.frontend.payloads import ChunkCache, PartialUploads
 from fedfleet.network.frontend.work_queue import hold_call
@@ -37,6 +38,7 @@ from fedfleet.network.security.secrets import check_nonce, check_secret, check_s
 
 _IDLE_SECONDS = 30.0  # between two chunks of a stream
 _MAX_CHUNK_BYTES = 64 << 20  # bytes of a model whose chunks are kept ready
+_SHARD_COST, _SPEED_COST = 20.0, 15.0  # as many calls as they count
 _MIN_UPLOAD_RATE = 4096  # bytes a second of an upload; what came is kept, and can be resumed
 
 
@@ -45,6 +47,7 @@ class CallRefused(Exception):
 
     code = "FAILED_PRECONDITION"
     counter = ""
+    seconds = 0.0  # after which it may be tried again
 
 
 class Unauthenticated(CallRefused):
@@ -95,6 +98,10 @@ class Call(Protocol):
         ...
 
 
+class ModelsApart:
+    """A call whose answer has no room for a model: its device fetches each by its name."""
+
+
 class FleetService:
     """The methods that devices call: bytes in, bytes out or `CallRefused`.
 
@@ -106,6 +113,7 @@ class FleetService:
         partials, in_flight_bytes = Path(frontend.config.shared) / "partials", frontend.config.in_flight_bytes
         self._partials = PartialUploads(partials, in_flight_bytes // 4, in_flight_bytes, frontend.cipher)
         self._chunks = ChunkCache(_MAX_CHUNK_BYTES)
+        self._profiles = DeviceProfiles(Path(frontend.config.folder).parent.parent / PROFILES)
         self.methods: dict[str, Callable[[bytes, Call], Awaitable[bytes]]] = {
             "Enrol": self.enrol, "Check": self.check, "Hand": self.hand, "Held": self.upload_offset, "Leave": self.leave,
             "Status": self.status,
@@ -115,18 +123,18 @@ class FleetService:
 
     async def answer(self, method: str, data: bytes, call: Call) -> bytes:
         """Carry out one of `methods`."""
-        with self._counted(method):
+        with self.counted(method):
             return await self.methods[method](data, call)
 
     async def receive_stream(self, requests: AsyncIterator[bytes], call: Call) -> bytes:
         """`HandStream`: a report in chunks."""
-        with self._counted("HandStream"):
+        with self.counted("HandStream"):
             return await self.hand_stream(requests, call)
 
     async def fetch(self, data: bytes, call: Call) -> AsyncIterator[bytes]:
         """`Fetch`: a blob from an offset on, chunk by chunk from shared memory."""
         del call
-        with self._counted("Fetch"):
+        with self.counted("Fetch"):
             head = parse_message(data, pb.FetchRequest)
             self.authenticate(head.caller)
             blob = self.frontend.state.blobs.get(head.name)
@@ -138,7 +146,7 @@ class FleetService:
                 yield chunk
 
     @contextmanager
-    def _counted(self, method: str) -> Iterator[None]:
+    def counted(self, method: str) -> Iterator[None]:
         """Count a call by how it ends; what is malformed or too slow is refused."""
         counters, code = self.frontend.counters, "UNKNOWN"
         try:
@@ -174,11 +182,13 @@ class FleetService:
         self._admit(caller.client)
         return caller.client
 
-    def _admit(self, peer: int | str) -> None:
+    def _admit(self, peer: int | str, cost: float = 1.0) -> None:
         """Count a call; `RateLimited` if a peer calls too often, or sent too much that no honest device sends."""
-        refusal = self.frontend.limiter.admit_call(peer, time.monotonic())
+        refusal = self.frontend.limiter.admit_call(peer, time.monotonic(), cost)
         if refusal is not None:
-            raise RateLimited(f"{refusal.reason}; try again in {refusal.seconds:.1f} s")
+            error = RateLimited(f"{refusal.reason}; try again in {refusal.seconds:.1f} s")
+            error.seconds = refusal.seconds
+            raise error
 
     # ---- the methods -------------------------------------------------------------------------------------------------
 
@@ -222,6 +232,8 @@ class FleetService:
 
     async def _next_answer(self, client: int, call: Call, held_seconds: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
         """What a device has to do next, when there is room for the model that goes along."""
+        if isinstance(call, ModelsApart):
+            return self.frontend.next_work(client, held_seconds, most_inline=0)
         nbytes = self.frontend.inline_bytes(client)
         if nbytes:
             await self.frontend.downloads.acquire(nbytes, call)
@@ -323,6 +335,28 @@ class FleetService:
         client = self.authenticate(parse_message(data, pb.LeaveRequest).caller)
         self.frontend.uplink.record_departure(client)
         return encode_message(pb.LeaveReply())
+
+    async def shard(self, caller: pb.Caller) -> bytes:
+        """The samples of a rehearsal that the run deals to this client, in safetensors form."""
+        with self.counted("Shard"):
+            client = self.authenticate(caller)
+            self._admit(client, cost=_SHARD_COST)
+            reply = await self.frontend.uplink.ask_server(
+                lambda out, number: out.asking.append(inside.Asking(number=number, shard_of=client))
+            )
+            if not reply.shard:
+                raise NotFound("this client brings samples of its own, or the run deals none")
+            return reply.shard
+
+    def record_profile(self, caller: pb.Caller, data: bytes) -> None:
+        """A device says how fast it is: for fleets that are made of real devices."""
+        with self.counted("Profile"):
+            self._profiles.append(self.authenticate(caller), data)
+
+    def measure_link(self, caller: pb.Caller) -> None:
+        """A device measures its line; that costs as much as many calls."""
+        with self.counted("Speed"):
+            self._admit(self.authenticate(caller), cost=_SPEED_COST)
 
     async def status(self, data: bytes, call: Call) -> bytes:
         """How the server stands: for its operator; others hear what a load balancer needs, whether it takes devices."""

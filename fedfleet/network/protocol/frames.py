@@ -12,10 +12,10 @@ import re
 import struct
 from typing import TYPE_CHECKING, TypeVar
 
-import google_crc32c
 from google.protobuf.message import DecodeError, Message
 
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.network.protocol import checksums
 
 if TYPE_CHECKING:  # a device that waits for work has no use for tensors, and numpy is a third of its memory
     from fedfleet.core.codec import Codec
@@ -61,12 +61,12 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
     '0xe3069283'
     """
     if isinstance(data, bytes):
-        return google_crc32c.value(data)
+        return checksums.value(data)
     import numpy as np
 
     view = np.frombuffer(data, np.uint8)
     view.flags.writeable = False  # the library takes nothing else
-    return google_crc32c.value(view)  # pyright: ignore[reportArgumentType]
+    return checksums.value(view)  # pyright: ignore[reportArgumentType]
 
 
 def encode_message(message: Message) -> bytes:
@@ -77,7 +77,7 @@ def encode_message(message: Message) -> bytes:
 
 def with_checksum(data: bytes) -> bytes:
     """The bytes of a message, and their checksum as its last field."""
-    return b"".join((data, _CHECK_MARK, google_crc32c.value(data).to_bytes(4, "little")))
+    return b"".join((data, _CHECK_MARK, checksums.value(data).to_bytes(4, "little")))
 
 
 def has_checksum(data: bytes | memoryview) -> bool:
@@ -113,7 +113,7 @@ def parse_message(data: bytes | memoryview, kind: type[Head]) -> Head:
     content = bytes(data)
     if has_checksum(content):
         stored, content = int.from_bytes(content[-4:], "little"), content[:-_CHECK_BYTES]
-        if google_crc32c.value(content) != stored:
+        if checksums.value(content) != stored:
             raise Refused("it was damaged on its way: its checksum is wrong")
     try:
         return kind.FromString(content)
@@ -127,7 +127,7 @@ def extend_crc32c(crc: int, data: bytes) -> int:
     >>> hex(extend_crc32c(crc32c(b"12345"), b"6789"))
     '0xe3069283'
     """
-    return google_crc32c.extend(crc, data)
+    return checksums.extend(crc, data)
 
 
 def offer_to_bytes(offer: Offer) -> bytes:

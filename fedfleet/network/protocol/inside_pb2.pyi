@@ -91,18 +91,22 @@ class Enrolled(_message.Message):
     def __init__(self, number: _Optional[int] = ..., reply: _Optional[bytes] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class Asking(_message.Message):
-    __slots__ = ("number",)
+    __slots__ = ("number", "shard_of")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SHARD_OF_FIELD_NUMBER: _ClassVar[int]
     number: int
-    def __init__(self, number: _Optional[int] = ...) -> None: ...
+    shard_of: int
+    def __init__(self, number: _Optional[int] = ..., shard_of: _Optional[int] = ...) -> None: ...
 
 class Told(_message.Message):
-    __slots__ = ("number", "json")
+    __slots__ = ("number", "json", "shard")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     JSON_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
     number: int
     json: str
-    def __init__(self, number: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
+    shard: bytes
+    def __init__(self, number: _Optional[int] = ..., json: _Optional[str] = ..., shard: _Optional[bytes] = ...) -> None: ...
 
 class ToProcessor(_message.Message):
     __slots__ = ("claims", "heard", "heard_back", "gone", "safe", "enrolling", "asking", "closed", "ready", "counters", "strikes")

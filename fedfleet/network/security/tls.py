@@ -5,16 +5,17 @@ from __future__ import annotations
 import ipaddress
 import ssl
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import grpc
+from typing import TYPE_CHECKING, Any
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.network import ONLY_TLS_1_3
 from fedfleet.network.protocol.frames import split_address
+
+if TYPE_CHECKING:  # a device that calls over HTTP has no gRPC
+    import grpc
 
 _MAKE = "fedfleet certificate --out DIR makes one for development"
 
@@ -39,6 +40,8 @@ class ClientFiles:
 
 def server_credentials(files: ServerFiles) -> grpc.ServerCredentials:
     """Credentials of a server. Certificates that were renewed in place are taken up with the next connection."""
+    import grpc
+
     _check_version()
     first, client_auth = _server_configuration(files), files.client_ca is not None
     reloader: Any = _certificate_reloader(files)  # it may answer None, as gRPC's documentation says and its types do not
@@ -47,13 +50,44 @@ def server_credentials(files: ServerFiles) -> grpc.ServerCredentials:
 
 def client_credentials(files: ClientFiles) -> grpc.ChannelCredentials:
     """Credentials of a device."""
+    import grpc
+
     _check_version()
-    if (files.certificate is None) != (files.key is None):
-        raise BadInput("a device's own certificate needs both files: --certificate and --key")
+    _check_client_files(files)
     if files.certificate is None or files.key is None:
         return grpc.ssl_channel_credentials(_roots(files.ca))
-    _check_pair(files.certificate, files.key)
     return grpc.ssl_channel_credentials(_roots(files.ca), _read(files.key), _read(files.certificate))
+
+
+def server_context(files: ServerFiles, versions: Sequence[str] = ("http/1.1",)) -> ssl.SSLContext:
+    """The same for a server of HTTP in these versions, the preferred one first."""
+    _check_pair(files.certificate, files.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(files.certificate, files.key, password=lambda: b"")
+    context.set_alpn_protocols(list(versions))
+    if files.client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=(_roots(files.client_ca) or b"").decode("ascii"))
+    return context
+
+
+def client_context(files: ClientFiles) -> ssl.SSLContext:
+    """The same for a device that calls over HTTP."""
+    _check_client_files(files)
+    roots = _roots(files.ca)
+    context = ssl.create_default_context(cadata=None if roots is None else roots.decode("ascii"))
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if files.certificate is not None and files.key is not None:
+        context.load_cert_chain(files.certificate, files.key, password=lambda: b"")
+    return context
+
+
+def _check_client_files(files: ClientFiles) -> None:
+    if (files.certificate is None) != (files.key is None):
+        raise BadInput("a device's own certificate needs both files: --certificate and --key")
+    if files.certificate is not None and files.key is not None:
+        _check_pair(files.certificate, files.key)
 
 
 def is_loopback(host: str) -> bool:
@@ -96,6 +130,8 @@ def _check_version() -> None:
 
 
 def _server_configuration(files: ServerFiles) -> grpc.ServerCertificateConfiguration:
+    import grpc
+
     _check_pair(files.certificate, files.key)
     roots = None if files.client_ca is None else _roots(files.client_ca)
     return grpc.ssl_server_certificate_configuration([(_read(files.key), _read(files.certificate))], roots)
@@ -103,21 +139,36 @@ def _server_configuration(files: ServerFiles) -> grpc.ServerCertificateConfigura
 
 def _certificate_reloader(files: ServerFiles) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
     """What gRPC asks at every handshake: None while the files are the same, or cannot be used (the old ones go on)."""
-    paths = [path for path in (files.certificate, files.key, files.client_ca) if path is not None]
-    last = [_stamps(paths)]
+    watch = FileWatch(files)
 
     def fetch() -> grpc.ServerCertificateConfiguration | None:
-        stamps = _stamps(paths)
-        if stamps == last[0]:
+        if not watch.has_changed():
             return None
         try:
             configuration = _server_configuration(files)
         except BadInput:  # half of the files is written; look again at the next handshake
             return None
-        last[0] = stamps
+        watch.accept()
         return configuration
 
     return fetch
+
+
+class FileWatch:
+    """Whether a server's files were renewed in place since they were last taken up."""
+
+    def __init__(self, files: ServerFiles) -> None:
+        self._paths = [path for path in (files.certificate, files.key, files.client_ca) if path is not None]
+        self._accepted = self._seen = _stamps(self._paths)
+
+    def has_changed(self) -> bool:
+        """Are the files others than those that were taken up?"""
+        self._seen = _stamps(self._paths)
+        return self._seen != self._accepted
+
+    def accept(self) -> None:
+        """The files that were seen last are taken up."""
+        self._accepted = self._seen
 
 
 def _stamps(paths: list[Path]) -> tuple[tuple[int, int, int] | None, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedfleet.core.events import CandidatesSeen
+from fedfleet.core.events import CandidatesSeen, Event
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Bools, Floats, Ints
 from fedfleet.core.sources import World
@@ -22,14 +22,16 @@ from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.security.enrolment_request import Admission
 from fedfleet.network.security.secrets import secret_of, sign_config
+from fedfleet.network.server.learned_speeds import LearnedSpeeds, with_learned_speeds
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.recovery import ClientState
-from fedfleet.network.server.served_plan import ServedRun
+from fedfleet.network.server.served_plan import ServedRun, foresees
 from fedfleet.network.server.turns import Effects, Note, React, Tell
 from fedfleet.simulation.rosters import roster_of, unavailable_clients
 
 HOLD_SECONDS = 30.0  # for which a call without work is held at most
 GRACE_SECONDS = 10.0  # after which a device that did not come back counts as gone
+_LEAST_WARNING_SECONDS = 10.0  # between two warnings of one ask
 
 
 class Presence:
@@ -97,14 +99,26 @@ class Candidates:
 
     def __init__(self, plan: Plan, world: World, options: ServeOptions) -> None:
         self._plan, self._world, self._options = plan, world, options
+        # Only where the selector foresees: of a large fleet it would be kept for nothing.
+        self.speeds = LearnedSpeeds(plan.clients, world.devices) if foresees(plan.choose) else None
         self._presence = Presence(plan.clients, hold=options.hold_seconds)
         self.busy = np.zeros(plan.clients, np.bool_)
         self._asked_at: float | None = None
         # May this state's ask be answered? On an edge, once its server has asked for the average.
         self.ready: Callable[[RunState], bool] = lambda state: True
+        # Whether any device has called since this server started: patience begins with the first.
+        self._any_called = False
+        # When to say again that an ask waits for more devices at once than there are; None: nothing was said of this ask yet.
+        self._warn_at: float | None = None
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Events of the run, as they happen, or those of a run that goes on."""
+        if self.speeds is not None:
+            self.speeds.on_events(events)
 
     def on_calls(self, clients: Ints, return_seconds: Floats, now: float) -> None:
         """These clients called; `return_seconds`: when each was told to come back, 0 while its call is held."""
+        self._any_called |= bool(len(clients))
         self._presence.record_calls(clients, return_seconds, now)
 
     def on_departures(self, clients: Ints) -> None:
@@ -129,7 +143,7 @@ class Candidates:
 
     def on_ask(self, now: float) -> None:
         """The coordinator asks for candidates."""
-        self._asked_at = now
+        self._asked_at, self._warn_at = now, None
 
     def try_answer(self, state: RunState, now: float) -> Effects:
         """The answer to the ask that is out, if it is time."""
@@ -145,8 +159,8 @@ class Candidates:
             busy[clients_asked_this_round(state)] = True
         present = self.present(now)
         idle = available_clients(present, busy)
-        if not len(idle) and not (busy & ~present).any() and not state.next_task:
-            # No device has come yet: patience begins with the first.
+        if not self._any_called and not state.next_task:
+            # No device has come yet: patience begins with the first, and goes on when that one leaves.
             self._asked_at = now
         declared, patience = self._options.devices, self._options.patience
         outsiders = int((~self._plan.choose.may_ask(self._plan.clients))[idle].sum()) if state.at_least else 0
@@ -155,7 +169,7 @@ class Candidates:
             asked_at=self._asked_at, now=now, patience=patience,
         )  # fmt: skip
         if missing is None:
-            return []
+            return self._warn_of_few(state, len(idle) - outsiders, now)
         effects: Effects = []
         if missing:
             effects.append(
@@ -165,14 +179,41 @@ class Candidates:
                 )
             )
         self._asked_at = None
-        roster = roster_of(self._plan, self._world, state, idle.astype(np.int64))
+        world = self._world if self.speeds is None else with_learned_speeds(self._world, self.speeds)
+        roster = roster_of(self._plan, world, state, idle.astype(np.int64))
         return [*effects, React(CandidatesSeen(now, roster))]
 
     def deadline(self, now: float) -> float | None:
         """When the patience with the ask that is out ends; None: patience decides nothing any more."""
         if self._asked_at is None:
             return None
-        return patience_end(asked_at=self._asked_at, now=now, patience=self._options.patience)
+        moment = patience_end(asked_at=self._asked_at, now=now, patience=self._options.patience)
+        return self._warn_at if moment is None else moment
+
+    def _warn_of_few(self, state: RunState, present: int, now: float) -> Effects:
+        """Say that a round cannot begin although patience is over; again after pauses that double."""
+        asked_at, patience = self._asked_at, self._options.patience
+        if asked_at is None or not self._any_called or state.at_least <= max(present, 1):
+            return []
+        due = asked_at + patience if self._warn_at is None else self._warn_at
+        if now < due:
+            return []
+        self._warn_at = now + max(now - asked_at, _LEAST_WARNING_SECONDS)
+        return [Note(few_devices_text(state.book.round, present, state.at_least, now - asked_at))]
+
+
+def few_devices_text(round: int, present: int, at_least: int, seconds: float) -> str:
+    """Why no device gets a task although some come, and what to do.
+
+    >>> few_devices_text(1, 1, 2, 90.0).partition(":")[0]
+    'round 1 has waited 90 s for 2 devices at the same time; 1 is connected, and --patience does not lower this number'
+    """
+    connected = f"{present} {'is' if present == 1 else 'are'} connected"
+    return (
+        f"round {round} has waited {seconds:.0f} s for {at_least} devices at the same time; {connected}, and --patience does not "
+        "lower this number: keep more connected, or, if devices come one after another, use --devices 1 and pace.use = "
+        '"buffered" (or pace.min_clients = 1, pace.min_share = 0)'
+    )
 
 
 _REVOCATIONS_SECONDS = 1.0

@@ -15,8 +15,9 @@ from fedfleet.core.codec import Codec
 from fedfleet.core.commands import Gather
 from fedfleet.core.errors import Refused, RunFailed, printable
 from fedfleet.core.events import ReportsGathered
-from fedfleet.core.parts import FoldResult, Plan
-from fedfleet.core.records import Rejection, Report, ServerState
+from fedfleet.core.parts import FoldResult, Job, Plan
+from fedfleet.core.passes import LocalPass
+from fedfleet.core.records import Context, Rejection, Report, ServerState, Wave
 from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.core.trees import Tree, mismatch
 from fedfleet.engine.coordinator import make_model
@@ -167,12 +168,15 @@ def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec], cipher
     reports: list[Report] = []
     nested = nested_pass(plan)
     contexts = [c for c in command.contexts if c.task not in job.refusals]
+    waves = dict(zip(command.tasks, command.waves, strict=True)) if algorithm.fold.partial else {}
     for context in contexts:
         if context.task not in spooled:
             raise RunFailed(f"the report of task {context.task} is not in the spool: nothing was committed")
         entry, data = spooled[context.task]
         try:
-            update = _decode_update(data, codecs.get(context.client), algorithm.fold.like(command.server))
+            codec = codecs.get(context.client)
+            like = {} if codec is None else sent_layout(plan, command.server, waves.get(context.task), context)
+            update = _decode_update(data, codec, like)
             forwarded = None if nested is None else _forwarded_sums(plan, command.server, update)
         except Refused as error:
             refusals[context.task] = f"client {context.client}: {printable(str(error))}"
@@ -198,6 +202,24 @@ def _forwarded_sums(plan: Plan, server: ServerState, update: Tree) -> aggregatio
     if odd is not None:
         raise Refused(f"its sums are of another shape: {odd}")
     return aggregation.load(fold, server, update)
+
+
+def sent_layout(plan: Plan, server: ServerState, wave: Wave | None, context: Context) -> Tree:
+    """Names, shapes and types of what the client of this task sends: where methods cut the model, that is a part of it."""
+    algorithm, client, settings = plan.algorithm, context.client, context.settings
+    whole = algorithm.fold.like(server)
+    if wave is None or not algorithm.fold.partial:
+        return whole
+    offer, local = algorithm.offer(wave.server, client, settings), algorithm.local(client, settings)
+    key = int(wave.keys[context.task - wave.first])
+    job = Job(context.task, client, key, plan.seed, offer, local, np.zeros(1, np.int64), settings=settings, round=wave.round)
+    for hook in local.before if isinstance(local, LocalPass) else ():
+        job = hook(job)
+    if not isinstance(job.local, LocalPass):
+        return whole
+    offered = job.offer.params
+    sent = {n: np.zeros(offered[n].shape, whole[n].dtype) for n in job.local.sent_names(offered) if n in whole}
+    return {n: sent.get(n, v) for n, v in whole.items() if n in sent or n not in offered}
 
 
 def _decode_update(data: bytes, codec: Codec | None, like: Tree) -> Tree:

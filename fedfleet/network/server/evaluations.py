@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from fedfleet.core.commands import Evaluate, Probe
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Evaluated
+from fedfleet.core.kinds import CLASSIFICATION, Kind, score_range
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Ints, ServerState
 from fedfleet.executors.gather import known_evaluation
@@ -48,7 +50,7 @@ class EvalShare:
 class Evaluations:
     """Which model is being evaluated, and which devices were asked to.
 
-    Devices whose models are their own evaluate them themselves: no one else has what they remember.
+    Devices whose models or samples are their own evaluate them themselves: no one else has what they remember or hold.
     """
 
     def __init__(self, served: ServedRun, options: ServeOptions, candidates: Candidates, offers: Offers) -> None:
@@ -83,7 +85,7 @@ class Evaluations:
         if command.known is not None:
             return [ReactLater(known_evaluation(command.version, command.known, now))]
         self._evaluate, self._central = command, None
-        wait_for_devices = share_of(self._mode, command.clients).devices and any_sent
+        wait_for_devices = self._share(command).devices and any_sent
         self._begin_by = now + (self._options.patience if wait_for_devices else 0.0)
         return self._begin(command, round, now)
 
@@ -139,7 +141,7 @@ class Evaluations:
             return effects
         if request is not None and not by_devices.is_finished(request, now):
             return effects
-        if self._central is None and (request is None or share_of(self._mode, command.clients).central):
+        if self._central is None and (request is None or self._share(command).central):
             return effects
         self._evaluate = None
         if request is not None:
@@ -147,7 +149,7 @@ class Evaluations:
             complete = not (counts.declined or counts.silent)
             effects.append(Note(by_devices.response_summary(request), "info" if complete else "warning"))
             effects += self._end(request)
-        fact = evaluation_fact(now, command.version, self._central, request)
+        fact = evaluation_fact(now, command.version, self._central, request, self._served.kind)
         return [*effects, ReactLater(fact)]
 
     def add_full_state(self, out: inside.ToTransmitter) -> None:
@@ -164,13 +166,18 @@ class Evaluations:
             return []
         self._begin_by = None
         effects: Effects = []
-        share = share_of(self._mode, command.clients)
+        share = self._share(command)
         if share.devices and len(idle):
             seconds = self._options.evaluate_seconds
             effects += self._ask(RequestKind.EVALUATE, idle, seconds, command.server, command.version, round, now)
         if share.central or RequestKind.EVALUATE not in self._requests:
             effects.append(StartEvaluation(command, share.shards))
         return effects
+
+    def _share(self, command: Evaluate) -> EvalShare:
+        """Who evaluates this model. Samples that devices brought are theirs alone: the server has others under their numbers."""
+        own = self._mode == "server" and bool(self._served.registry.declared.own.any())
+        return share_of("both" if own else self._mode, command.clients)
 
     def _ask(
         self, kind: RequestKind, clients: Ints, seconds: float, model: ServerState, version: int, round: int, now: float
@@ -179,7 +186,8 @@ class Evaluations:
         if kind is not RequestKind.PROBE:
             max_samples = self._served.registry.max_tests(clients, self._test_sample_counts(clients))
             counted = self._offers.limits.counted_tests(clients, max_samples)
-        request = EvalRequest(kind, clients, now + seconds, model, version, self._next_task, max_samples, counted)
+        bounds = max_samples, counted, score_range(self._served.kind, self._served.label_shape)
+        request = EvalRequest(kind, clients, now + seconds, model, version, self._next_task, *bounds)
         self._requests[kind] = request
         self._next_task += len(clients)
         message = self._waves[kind] = inside.Wave(
@@ -215,11 +223,17 @@ def share_of(mode: EvalMode, clients: bool) -> EvalShare:
             return EvalShare(True, False, clients)
 
 
-def evaluation_fact(now: float, version: int, central: EvalResult | None, request: EvalRequest | None) -> Evaluated:
-    """The fact that follows from what server and devices found; without the server the devices' samples are the test set."""
+def evaluation_fact(
+    now: float, version: int, central: EvalResult | None, request: EvalRequest | None, kind: Kind = CLASSIFICATION
+) -> Evaluated:
+    """The fact that follows from what server and devices found; without the server the devices' samples are the test set.
+
+    Devices report a score and a loss. The other measures of the task's kind are unknown then, and named all the same: by them a
+    reader knows what the score is.
+    """
     if central is None:
         assert request is not None
-        score = by_devices.overall_score(request)
+        score = replace(by_devices.overall_score(request), measures=dict.fromkeys(kind.measures, math.nan))
     else:
         score = central.score
     clients = by_devices.client_scores(request) if request is not None else None if central is None else central.clients

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +113,11 @@ class Offers:
 
     def add_eval_model(self, server: ServerState, version: int, clients: Ints, wave: inside.Wave) -> list[inside.NewBlob]:
         """Fill in what devices that evaluate a model are given; the blobs that are new to frontends."""
-        blob = self._blob_for(self.served.plan.algorithm.offer(server, int(clients[0]) if len(clients) else 0, NO_SETTINGS))
+        offer = self.served.plan.algorithm.offer(server, int(clients[0]) if len(clients) else 0, NO_SETTINGS)
+        if any(name in server.params and leaf.shape != server.params[name].shape for name, leaf in offer.params.items()):
+            # What this client trains is a slice; all of them evaluate the whole model.
+            offer = replace(offer, params=server.params, encoded=None)
+        blob = self._blob_for(offer)
         self.register_version(blob, version)
         wave.blobs.append(blob.name)
         if blob.name in self.announced_blobs:

@@ -22,8 +22,10 @@ class ServeOptions:
     they come; `encode_once` is for measuring what it is worth. `keep_reports` spools what devices sent even where the sum is
     enough. A report of a device with data of its own counts at most `max_samples` (None: ten times the median of what devices
     declare). With `trust_reports` a selector gets no bounds on what it believes of reports. `metrics` is where figures and health
-    are told over HTTP (empty: nowhere), `drain_seconds` what a server takes at most to stop in order; a `quiet` one shows nothing
-    on the terminal. No report may have more than `most_report_bytes` (None: what follows from the model).
+    are told over HTTP (empty: nowhere). Devices may call over HTTP at `http` too (empty: over gRPC alone), also from pages of the
+    `origins`; with `page` it serves a page of its own, with which a browser is a device. `drain_seconds` is what a server takes at
+    most to stop in order; a `quiet` one shows nothing on the terminal. No report may have more than
+    `most_report_bytes` (None: what follows from the model).
     """
 
     address: str = "127.0.0.1:50051"
@@ -46,6 +48,9 @@ class ServeOptions:
     evaluate: str = "server"
     evaluate_seconds: float = 60.0
     metrics: str = ""
+    http: str = ""
+    origins: tuple[str, ...] = ()
+    page: bool = False
     drain_seconds: float = 20.0
     log_level: Level = "info"
     quiet: bool = False
@@ -59,7 +64,8 @@ class FrontendConfig:
     `sheet` says what reports must look like (see `partial_sums`), `codecs` in which codes they may come, `codec_of` which client
     uses which (none: plain tensors). `spool` and `stream` say where granted reports go. Statistics are taken if they have one of
     the names in `stats` (None: whatever an opaque pass calls them). `strikes` are clients that were struck lately, each with
-    how many strikes it has left. With `noise_key` (hexadecimal) what lies on disk before its commit is encrypted.
+    how many strikes it has left. `http`, `origins` and `page` are those of `ServeOptions`. With `noise_key` (hexadecimal) what lies
+    on disk before its commit is encrypted.
     """
 
     index: int
@@ -83,6 +89,9 @@ class FrontendConfig:
     tls: dict[str, str]
     stats: list[str] | None
     strikes: list[list[float]] = field(default_factory=list[list[float]])
+    http: str = ""
+    origins: list[str] = field(default_factory=list[str])
+    page: bool = False
     noise_key: str = field(default="", repr=False)
 
 

@@ -166,6 +166,8 @@ def restore(server: ServerLoop, recovery: RecoveredRun) -> None:
     server.checkpoint_writer.resume_from(state.book.version)
     for damage in recovery.damages:
         server.run.note(damage)
+    if server.candidates.speeds is not None:
+        server.candidates.on_events(list(decode(journals.rows_of(server.served.folder / "run.db"))))
     for wave in {wave.first: wave for wave in state.running.values()}.values():
         tasks = np.array(sorted(t for t, w in state.running.items() if w.first == wave.first), np.int64)
         clients = wave.assignments.clients[tasks - wave.first]

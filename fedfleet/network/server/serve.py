@@ -8,7 +8,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedfleet.core.codec import Codec
@@ -49,6 +49,7 @@ class ListeningServer:
 
     address: str
     pids: tuple[int, ...]
+    http: str = ""
 
 
 def serve(
@@ -81,6 +82,7 @@ async def _serve(
     before = decode(journals.rows_of(served.folder / "run.db")) if recovery is not None else ()
     with closing(Monitor(served, options, before)) as monitor:
         port_socket, address = reserve_port(options.address)
+        http_socket, http = reserve_port(options.http, "--http") if options.http else (None, "")
         shared = make_shared_folder()
         state = recovery.state if recovery is not None else begin(served.plan).state
         server = make_loop(served, options, state, shared, gatherings=recovery.gatherings if recovery else 0)
@@ -91,6 +93,7 @@ async def _serve(
             restore(server, recovery)
         count = frontend_count(options.transmitters, wire)
         config = frontend_config(served, options, server.admission.streams, address, shared, tls)
+        config = replace(config, http=http, origins=[*options.origins], page=options.page)
         supervisor = Supervisor(
             frontend_configs(config, count, str(wire)), server.on_message, server.on_frontend_death, server.turns.fail,
             in_process=count == 0,
@@ -107,7 +110,7 @@ async def _serve(
                 listening.cancel()
                 monitor.board.listening = True
                 if on_listening is not None:
-                    on_listening(server, ListeningServer(address, tuple(supervisor.pids())))
+                    on_listening(server, ListeningServer(address, tuple(supervisor.pids()), http))
                 await running
         finally:
             monitor.board.listening = False
@@ -118,6 +121,8 @@ async def _serve(
             await server.close()
             await served.evaluator.close()
             port_socket.close()
+            if http_socket is not None:
+                http_socket.close()
             remove_folder(shared)
         return server.state
 

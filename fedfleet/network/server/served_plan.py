@@ -10,7 +10,8 @@ from fedfleet.core.codec import Codec
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
-from fedfleet.core.parts import Plan
+from fedfleet.core.kinds import CLASSIFICATION, Kind
+from fedfleet.core.parts import Plan, Selector
 from fedfleet.core.passes import NO_SETTINGS, STATS, LocalPass
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree, tree_nbytes
@@ -30,7 +31,8 @@ class ServedRun:
     """A run as its server sees it: the plan and its world, who evaluates, who is admitted, and where everything is kept.
 
     `client_config(client)` is what a device is told of its own work; `frozen` are weights that are not trained; `on_events` gets
-    all events.
+    all events. `kind` is that of the task, and `label_shape` that of one sample's label: they say what a score can be.
+    `shard(client)` has the samples that the spec deals to a client, for devices that cannot make them (empty: none).
     """
 
     plan: Plan
@@ -45,31 +47,61 @@ class ServedRun:
     noising: NoiseSource = SEEDED
     frozen: Tree | None = None
     on_events: Callable[[Sequence[Event]], None] | None = None
+    kind: Kind = CLASSIFICATION
+    label_shape: tuple[int, ...] = ()
+    shard: Callable[[int], bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServeRule:
+    """Something that cannot be served: the setting, why, and what to do instead, in the words of the refusal and of its table."""
+
+    setting: str
+    why: str
+    cure: str
+    applies: Callable[[Plan], bool] = lambda plan: False
+
+    def sentence(self) -> str:
+        """The refusal."""
+        return f"{self.setting}: {self.why}; {self.cure}"
+
+
+PLAN_RULES: tuple[ServeRule, ...] = (
+    ServeRule(
+        'algorithm.use = "centralized"',
+        "it trains on all clients' data in one place, which devices cannot do",
+        "use another algorithm, or simulate it with fedfleet run",
+        lambda plan: plan.algorithm.pooled,
+    ),
+    ServeRule(
+        "choose",
+        "the selector needs the joules of a task in advance, which no device reports",
+        "use a selector that goes by seconds or losses, or simulate it with fedfleet run",
+        lambda plan: "joules" in plan.choose.sees,
+    ),
+)
 
 
 def check_servable(plan: Plan, devices: int) -> None:
     """Refuse what cannot work over a network, with one sentence each."""
-    promise = plan.algorithm.private
-    if promise is not None and promise.mechanism == "local":
-        raise BadInput(
-            "algorithm.private: local noise comes from the seed, which the server knows, so it protects no client on a "
-            "real network yet; use gaussian or tree, or simulate it with fedfleet run"
-        )
-    if plan.algorithm.pooled:
-        raise BadInput(
-            f"algorithm {plan.algorithm.name!r} trains on all clients' data in one place, which devices cannot do; simulate it"
-        )
+    for rule in PLAN_RULES:
+        if rule.applies(plan):
+            raise BadInput(rule.sentence())
     check_sees(plan)
-    unknown = [name for name in plan.choose.sees if name.endswith("_seconds") or name == "joules"]
-    if unknown:
-        raise BadInput(
-            f"selector {plan.choose.name!r} needs {unknown[0]} of clients in advance, which is unknown on a real network; "
-            "use uniform"
-        )
+    check_devices(plan, devices)
+
+
+def check_devices(plan: Plan, devices: int) -> None:
+    """Refuse a declared fleet that is larger than the run's."""
     if not 1 <= devices <= plan.clients:
         raise BadInput(
             f"--devices: cannot wait for {devices} devices in a fleet of {plan.clients} clients; give 1 to {plan.clients}"
         )
+
+
+def foresees(choose: Selector) -> bool:
+    """Does a selector need to know in advance how long work takes on a device? On a server it sees what reports have shown."""
+    return any(name.endswith("_seconds") for name in choose.sees)
 
 
 def adds_on_arrival(plan: Plan, options: ServeOptions) -> bool:

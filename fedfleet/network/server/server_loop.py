@@ -64,6 +64,7 @@ class ServerLoop:
         self.run = JournaledRun(plan, served.journal, state, [served.on_events] if served.on_events else [])
         self.turns = Turns(self._turn, state.book.now)
         self.candidates = Candidates(plan, served.world, options)
+        self.run.listeners.append(self.candidates.on_events)
         self.offers = Offers(served, options, shared)
         if nested_pass(plan) is not None:
             client_state = self.offers.client_state
@@ -219,8 +220,7 @@ class ServerLoop:
         if message.enrolling:
             self._carry_out(self.membership.on_requests(index, message.enrolling, self.state.next_task, self.run.log))
         for question in message.asking:
-            status = inside.Told(number=question.number, json=status_json(self.figures()))
-            self.supervisor.tell(inside.ToTransmitter(told=[status]), index)
+            self.supervisor.tell(inside.ToTransmitter(told=[self._told(question)]), index)
         for part in message.closed:
             folders, bucket = self.supervisor.folders(), self.state.book.round
             self._carry_out(self.commits.on_closed(index, part, self.admission, bucket, folders))
@@ -228,6 +228,13 @@ class ServerLoop:
         what = "an upload was damaged or wrongly addressed"
         for strike in message.strikes:
             self.run.log("warning", what, device=strike.client, reason=strike.reason)
+
+    def _told(self, question: inside.Asking) -> inside.Told:
+        """The answer to a question of a frontend."""
+        if not question.HasField("shard_of"):
+            return inside.Told(number=question.number, json=status_json(self.figures()))
+        shard = self.served.shard
+        return inside.Told(number=question.number, shard=b"" if shard is None else shard(question.shard_of))
 
     def _on_claim(self, index: int, claim: inside.Claim) -> None:
         now = self.now()

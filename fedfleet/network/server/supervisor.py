@@ -185,7 +185,7 @@ def _exit_code(process: subprocess.Popen[bytes]) -> int:
         return process.wait()
 
 
-def reserve_port(address: str) -> tuple[socket.socket, str]:
+def reserve_port(address: str, option: str = "--address") -> tuple[socket.socket, str]:
     """Hold a port for all frontends, and the address with its number; refused if another process listens there."""
     host, port = split_address(address, any_port=True)
     bare = host.strip("[]")
@@ -202,7 +202,7 @@ def reserve_port(address: str) -> tuple[socket.socket, str]:
     except OSError:
         raise BadInput(
             f"cannot listen on {address}: the port is in use, or the host is not on this machine; "
-            "give another address with --address"
+            f"give another address with {option}"
         ) from None
     return reservation, f"{host}:{reservation.getsockname()[1]}"
 

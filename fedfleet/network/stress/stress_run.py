@@ -20,6 +20,7 @@ from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.executors.child_process import Child
 from fedfleet.network.protocol.frames import INLINE_BYTES
 from fedfleet.network.security.certificates import CertificateRequest, make_certificates, utc_now
+from fedfleet.network.stress.channels import HTTP
 from fedfleet.network.stress.load_generator import Load
 from fedfleet.network.stress.meters import Usage, UsageSampler, merge
 from fedfleet.network.stress.raw_grpc import Raw, RawRate, raw_rates
@@ -56,6 +57,7 @@ class Stress:
     streaming: bool = True
     tls: bool = False
     raw: bool = True
+    http: bool = False  # devices call over HTTP
     host: str = _HOST
 
     def with_defaults(self) -> Stress:
@@ -133,7 +135,7 @@ def _raw(stress: Stress, keys: Keys) -> dict[str, RawRate]:
 
 def server_settings(stress: Stress, folder: str, keys: Keys) -> dict[str, Any]:
     """What the server's process is told first."""
-    flags = ("transmitters", "durable", "encode_once", "streaming")
+    flags = ("transmitters", "durable", "encode_once", "streaming", "http")
     return {
         "dummy": asdict(stress.dummy),
         "folder": folder,
@@ -150,7 +152,7 @@ def loads_of(stress: Stress, server: dict[str, Any], ca: str) -> list[Load]:
     waiting = min(_MOST_WAITING, clients) // n
     return [
         Load(
-            server["address"],
+            HTTP + server["http"] if stress.http else server["address"],
             server["key"],
             stress.dummy.payload_bytes,
             i,

@@ -68,7 +68,7 @@ def serve_dummy(settings: dict[str, Any]) -> None:
 
     def listening(server: ServerLoop, at: ListeningServer) -> None:
         clock = time.monotonic() - server.now()  # of the run's first moment
-        send_message({"address": at.address, "key": str(path), "clock": clock})
+        send_message({"address": at.address, "http": at.http, "key": str(path), "clock": clock})
 
     def watch(events: Sequence[Event]) -> None:
         committed.extend(event.time for event in events if isinstance(event, ModelCommitted))
@@ -87,6 +87,7 @@ def serve_dummy(settings: dict[str, Any]) -> None:
         address="127.0.0.1:0", devices=dummy.clients, farewell_seconds=_FAREWELL, transmitters=settings["transmitters"],
         in_flight_bytes=max(settings["in_flight_bytes"] * max(1, settings["transmitters"]), ServeOptions().in_flight_bytes),
         durable=settings["durable"], streaming=settings["streaming"], encode_once=settings["encode_once"], quiet=True,
+        http="127.0.0.1:0" if settings["http"] else "",
     )  # fmt: skip
     tls = {"certificate": settings["certificate"], "key": settings["certificate_key"]} if settings["certificate"] else None
     try:

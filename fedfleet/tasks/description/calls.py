@@ -201,7 +201,7 @@ def _table() -> dict[str, Callable[..., Any]]:
         _softmax("log_softmax"): "log_softmax",
     }
     table = {name: translate for translate, names in groups.items() for name in names.split()}
-    for name in ("relu", "tanh", "sigmoid", "silu", "hardswish", "hardsigmoid", "exp", "log", "sqrt"):
+    for name in ("relu", "tanh", "sigmoid", "silu", "hardswish", "hardsigmoid", "exp", "log", "sqrt", "erf"):
         table[name] = table[f"{name}_"] = _unary(name)
     return {**table, **LAYER_CALLS}
 

@@ -57,7 +57,10 @@ OPERATIONS: Mapping[str, tuple[int, int, frozenset[str]]] = {
         ("slice", 1, 1, "index"),
         ("concatenate", 1, 1024, "axis"),
         ("stack", 1, 1024, "axis"),
-        *((name, 1, 1, "") for name in ("relu", "tanh", "sigmoid", "silu", "hardswish", "hardsigmoid", "exp", "log", "sqrt")),
+        *(
+            (name, 1, 1, "")
+            for name in ("relu", "tanh", "sigmoid", "silu", "hardswish", "hardsigmoid", "exp", "log", "sqrt", "erf")
+        ),
     )
 }
 

@@ -30,11 +30,10 @@ def test_an_edge_that_cannot_begin_says_so_and_leaves_no_folder(tmp_path):
 
 def test_a_spec_with_edges_is_checked_without_serving_it(spec, tmp_path):
     answer = serve(spec, out=tmp_path / "run", check=True)
-    assert "can be served to 2 edges" in str(answer)
+    assert "can be served" in str(answer)
     for words, options, why in (
-        ((), {"evaluate": "devices"}, "the server itself evaluates"),
+        ((), {"evaluate": "devices"}, "edges evaluate no models"),
         (('algorithm.up=["int8"]',), {}, "no codec can compress"),
-        (("choose.use=fastest",), {}, "use uniform"),
     ):
         with pytest.raises(BadInput, match=why):
             serve(spec, *words, out=tmp_path / "run", check=True, **options)

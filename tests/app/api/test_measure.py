@@ -11,7 +11,7 @@ import torch
 
 import fedfleet as package
 from fedfleet.app.api.measure import measure
-from fedfleet.app.cli.call_options import read_call
+from fedfleet.app.cli.call_parameters import read_call
 from fedfleet.app.fleets.metrics import settings_of
 from tests.app.specs import fleet, refused
 

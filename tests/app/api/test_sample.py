@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from fedfleet.app.api.sample import check_options, with_parameters
-from fedfleet.app.cli.call_options import read_call
+from fedfleet.app.cli.call_parameters import read_call
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Positive
 from fedfleet.core.registry import parameters

@@ -23,16 +23,17 @@ from tests.app.runs.test_served_run import ROUNDS
 from tests.app.specs import refused, written
 from tests.network.device.fake import Fake
 from tests.network.operations.test_status import GOOD, answering
+from tests.processes import start as start_forked
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_server_and_its_devices_finish_a_run_with_a_report(tmp_path):
-    command = [sys.executable, "-m", "fedfleet.app.cli.main"]
+    command = "fedfleet.app.cli.main"
     words = ["serve", written(tmp_path, ROUNDS), "--address", "127.0.0.1:0", "--out", tmp_path / "out", "--json"]
     said = tmp_path / "server.err"
     with said.open("w") as err:
-        server = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=err, text=True)
+        server = start_forked(command, *words, stdout=subprocess.PIPE, stderr=err, text=True)
     started = [server]
     try:
         until = time.monotonic() + 120
@@ -40,17 +41,8 @@ def test_a_server_and_its_devices_finish_a_run_with_a_report(tmp_path):
             assert server.poll() is None and time.monotonic() < until, said.read_text()
             time.sleep(0.02)
         for client in range(2):
-            device = [
-                *command,
-                "device",
-                "--server",
-                result[1],
-                "--client",
-                str(client),
-                "--store",
-                tmp_path / f"d{client}",
-            ]
-            started.append(subprocess.Popen(device, stdout=subprocess.PIPE, text=True))
+            device = ["device", "--server", result[1], "--client", client, "--store", tmp_path / f"d{client}"]
+            started.append(start_forked(command, *device, stdout=subprocess.PIPE, text=True))
         answers = [process.communicate(timeout=120)[0] for process in started]
     finally:
         for process in started:

@@ -14,6 +14,7 @@ import pytest
 
 from fedfleet.app.pages.html import bind_units
 from fedfleet.app.pages.report.number_words import as_people
+from tests import processes
 from tests.app.specs import TINY, refused, written
 
 pytestmark = pytest.mark.slow
@@ -24,8 +25,8 @@ def finished(tmp_path_factory):
     """A run in another process: its folder, its spec, and its answer."""
     folder = tmp_path_factory.mktemp("run")
     spec = written(folder)
-    words = [sys.executable, "-m", "fedfleet.app.cli.main", "run", spec, "--out", folder / "out", "--json"]
-    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    done = processes.run("fedfleet.app.cli.main", "run", spec, "--out", folder / "out", "--json")
+    assert done.returncode == 0, done.stderr
     return folder / "out", spec, json.loads(done.stdout)
 
 
@@ -195,14 +196,14 @@ def test_a_read_only_folder_is_refused(tmp_path):
 def test_an_interrupted_run_says_how_to_resume_and_does(fedfleet, tmp_path):
     spec = written(tmp_path, TINY.replace("rounds = 6", "rounds = 100"))
     out = tmp_path / "out"
-    words = [sys.executable, "-m", "fedfleet.app.cli.main", "run", spec, "--out", out]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with (tmp_path / "err").open("w") as err:
+        process = processes.start("fedfleet.app.cli.main", "run", spec, "--out", out, stdout=subprocess.DEVNULL, stderr=err)
     until = time.monotonic() + 60
     while not list(out.glob("checkpoint-*")) and time.monotonic() < until:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    code, err = process.wait(60), (tmp_path / "err").read_text()
+    assert code == 130, err
     assert f"resume with: fedfleet run {spec} --resume --out {out}" in err
     assert "Traceback" not in err
     again = fedfleet("run", spec, "--resume", "--out", out, "--json")

@@ -14,6 +14,7 @@ from fedfleet.core.parts import Algorithm
 from fedfleet.core.registry import names
 from fedfleet.measure.summary import summary
 from fedfleet.simulation.simulator import simulate
+from tests.portions import in_soak
 from tests.testing.registered import fitting_task
 
 pytestmark = pytest.mark.slow
@@ -156,7 +157,8 @@ def mixed_run(use, execute, overrides):
     return setup, end, events
 
 
-@pytest.mark.parametrize("use", [n for n in names("algorithms") if n != "centralized"])
+# Both kinds of prompts train the same backbone in the same way.
+@pytest.mark.parametrize("use", [in_soak(n) if n == "biasprompt" else n for n in names("algorithms") if n != "centralized"])
 def test_settings_of_single_clients_and_of_kinds_go_with_every_algorithm(use):
     overrides = [
         {"clients": [0, 1], "algorithm": {"lr": 0.01}},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import client_config_for
+from fedfleet.app.assemble.client_config import client_config_for, shard_bytes
 from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.spec import resolve
 from fedfleet.core import registry
@@ -257,3 +257,15 @@ def test_names_and_settings_of_a_sheet_are_checked_like_a_spec(table):
 def test_runs_that_no_device_can_be_told_of_are_refused():
     with pytest.raises(BadInput, match="no client 6"):
         client_config_for(made(), 6)
+
+
+def test_a_device_that_cannot_make_its_shard_gets_the_same_samples():
+    """The rows that the configuration names, with the labels that the run has, flipped ones too."""
+    flipped = {"data": {"use": "label_flip", "of": {"use": "dirichlet", "alpha": 0.5}, "share": 1.0}}
+    for setup in (made(), made(world=flipped)):
+        rows = json.loads(client_config_for(setup, CLIENT))["data"]
+        samples = unpack_tree(shard_bytes(setup, CLIENT))
+        for part in ("train", "test"):
+            assert np.array_equal(samples[f"{part}_x"], setup.task.dataset.x[rows[part]])
+        assert samples["train_y"].tolist() == rows.get("labels", setup.task.dataset.y[rows["train"]].tolist())
+        assert set(samples) == {"train_x", "train_y", "test_x", "test_y"}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedfleet
-from fedfleet.app.api.serve import device as be_device
+from fedfleet.app.api.device import device as be_device
 from fedfleet.app.assemble import assemble
 from fedfleet.app.assemble.client_config import client_config_for
 from fedfleet.app.assemble.described_task import description_entry, model_of_entry
@@ -19,7 +19,7 @@ from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.runs.served_run import AccessOptions, serve_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, Refused
-from fedfleet.executors.numpy.numpy_executor import numpy_executor
+from fedfleet.executors.described_executor import described_executor
 from fedfleet.network.device.client_loop import Device, DeviceOptions
 from fedfleet.network.device.client_runtime import Assignment, train_task
 from fedfleet.network.device.device_store import DeviceStore
@@ -38,16 +38,22 @@ def table(algorithm, task, **more):
 
 CHILD = """
 import pickle, sys
-sys.modules["torch"] = None
+for missing in ("torch", "pydantic", "annotated_types", "safetensors", "google_crc32c", "immutables"):
+    sys.modules[missing] = None
 from pathlib import Path
 from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.network.device.client_runtime import Assignment, train_task
 config, data, model = pickle.loads(Path(sys.argv[1]).read_bytes())
-runtime = build_client_runtime(config, Path(data), engine="numpy")
+runtime = build_client_runtime(config, Path(data), engine=sys.argv[2])
 result = train_task(runtime, Assignment(5), model, {})
 heavy = [name for name in ("scipy", "numba", "sklearn", "pandas") if name in sys.modules]
 sys.stdout.buffer.write(pickle.dumps((result.payload, result.weight, dict(result.stats), heavy)))
 """
+
+
+def skip_without(engine):
+    if engine == "mnn":
+        pytest.importorskip("_mnncengine")
 
 
 def own_samples(folder, setup):
@@ -56,24 +62,32 @@ def own_samples(folder, setup):
     return path
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "fedper"])
-def test_a_device_without_pytorch_trains_the_bits_of_one_that_simulates(algorithm, tmp_path):
-    setup = assemble(resolve(table(algorithm, {"use": "digits_cnn", "channels": 2})))
+CODED = {"use": "fedavg", "down": ["bf16"], "up": ["topk", "int4", "gzip"], "feedback": True}
+
+
+@pytest.mark.parametrize(
+    ("engine", "algorithm"),
+    [("numpy", "fedavg"), ("numpy", "scaffold"), ("numpy", "fedper"), ("numpy", "heterofl"), ("numpy", CODED), ("mnn", "fedper")],
+    ids=str,
+)
+def test_a_device_without_pytorch_trains_the_bits_of_one_that_simulates(engine, algorithm, tmp_path):
+    skip_without(engine)
+    setup = assemble(resolve(table(algorithm, {"use": "digits_cnn", "channels": 2, "norm": "group"})))
     config, data = client_config_for(setup, 0, brings_own=True), own_samples(tmp_path, setup)
     plan = setup.plan
     offer = offer_to_bytes(plan.algorithm.offer(plan.algorithm.init(plan.params), 0, {}))
     (tmp_path / "work").write_bytes(pickle.dumps((config, str(data), offer)))
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    out = subprocess.run([sys.executable, "-c", CHILD, tmp_path / "work"], env=environment, capture_output=True, check=True)
+    out = subprocess.run([sys.executable, "-c", CHILD, tmp_path / "work", engine], env=environment, capture_output=True, check=True)
     payload, weight, stats, heavy = pickle.loads(out.stdout)
-    numpy_executor(setup.task)  # one thread for products of matrices, as on the device
-    here = train_task(build_client_runtime(config, data, engine="numpy"), Assignment(5), offer, {})
+    described_executor(engine, setup.task)  # one thread for products of matrices, as on the device
+    here = train_task(build_client_runtime(config, data, engine=engine), Assignment(5), offer, {})
     assert (payload, weight, stats, heavy) == (here.payload, here.weight, dict(here.stats), [])
 
 
 @pytest.mark.parametrize(
     ("algorithm", "says"),
-    [("fedkd", "objective of fedkd is written for PyTorch"), ("heterofl", "slices of the model|builds the model .* with PyTorch")],
+    [("fedkd", "objective of fedkd is written for PyTorch"), ("biasprompt", "which only PyTorch can train")],
 )
 def test_a_method_that_numpy_devices_cannot_train_is_refused_by_name(algorithm, says, tmp_path):
     setup = assemble(resolve(table(algorithm, {"use": "digits_mlp"})))
@@ -82,13 +96,15 @@ def test_a_method_that_numpy_devices_cannot_train_is_refused_by_name(algorithm, 
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_served_numpy_devices_give_the_model_of_the_simulation(tmp_path):
-    spec = table("fedavg", "digits_mlp", run={"execute": "numpy"}, pace={"cohort": 4, "t_break": 0.01}, world={"clients": 4})
+@pytest.mark.parametrize("engine", ["numpy", "mnn"])
+def test_served_devices_give_the_model_of_the_simulation_of_their_engine(engine, tmp_path):
+    skip_without(engine)
+    spec = table("fedavg", "digits_mlp", run={"execute": engine}, pace={"cohort": 4, "t_break": 0.01}, world={"clients": 4})
     address, results = free_address(), {}
 
     def attend(client):
         store, line = DeviceStore(tmp_path / f"device{client}"), Connection(address, None)
-        make = lambda sheet, fetch: build_client_runtime(sheet, None, fetch, engine="numpy")  # noqa: E731
+        make = lambda sheet, fetch: build_client_runtime(sheet, None, fetch, engine=engine)  # noqa: E731
         results[client] = Device(line, store, DeviceOptions(client=client), make, str).run()
         line.close()
         store.close()
@@ -118,13 +134,13 @@ def test_served_numpy_devices_give_the_model_of_the_simulation(tmp_path):
 )
 def test_what_a_server_says_of_its_model(entry, kind, says):
     with pytest.raises(kind, match=says):
-        model_of_entry(entry)
+        model_of_entry(entry, "numpy")
 
 
 def test_the_entry_is_plain_data():
     setup = assemble(resolve(table("fedper", "digits_mlp")))
     entry = json.loads(json.dumps(description_entry(setup)))
-    description, facts = model_of_entry(entry)
+    description, facts = model_of_entry(entry, "numpy")
     assert facts.head == "3.*" and description.sample_shape == setup.task.dataset.x.shape[1:]
 
 

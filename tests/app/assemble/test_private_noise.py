@@ -1,6 +1,7 @@
 """A private run that asks for an epsilon: its noise keeps what it asked for, barely, and more is never needed for less."""
 
 import json
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,8 @@ from fedfleet.core.parts import Promise
 from fedfleet.measure.privacy import planned_epsilon, sampled_epsilon, solve_noise
 from tests.app.specs import TINY, refused, written
 
-pytest.importorskip("dp_accounting")
+# Not imported here, since every process of tests reads this file, and it takes seconds.
+pytestmark = pytest.mark.skipif(find_spec("dp_accounting") is None, reason="dp_accounting is not installed: make dev")
 MECHANISMS = ("gaussian", "tree", "local")
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from fedfleet.app.cli.call_options import argument_help, command_parameters, flags_of, read_call, split_arguments
-from fedfleet.app.cli.commands import Verb
+from fedfleet.app.cli.call_options import command_parameters
+from fedfleet.app.cli.call_parameters import argument_help, flags_of, read_call, split_arguments
+from fedfleet.app.cli.verb_records import Verb
 from fedfleet.core.limits import Count
 
 

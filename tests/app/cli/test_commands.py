@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedfleet.app.cli.commands import Group, Verb, group_command, help_text
+from fedfleet.app.cli.commands import group_command, help_text
+from fedfleet.app.cli.verb_records import Group, Verb
 from fedfleet.app.cli.verbs import VERBS
 from fedfleet.app.terminal.answers import Answer, Interrupted, option_name
 from fedfleet.core.errors import BadInput

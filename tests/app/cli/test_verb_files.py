@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fedfleet as package
-from fedfleet.app.cli import call_options, verbs
+from fedfleet.app.cli import call_parameters, verbs
 
 MOST = 4
 RESULTS = {
@@ -27,7 +27,7 @@ def files_of(verb: str) -> set[Path]:
             if isinstance(function, ast.FunctionDef) and function.name in ("to_dict", "__str__"):
                 inner = [node for node in ast.walk(function) if isinstance(node, ast.ImportFrom)]
                 files |= {Path(getsourcefile(import_module(node.module))) for node in inner}
-    return files | {Path(getsourcefile(verbs)), Path(getsourcefile(call_options))}
+    return files | {Path(getsourcefile(verbs)), Path(getsourcefile(call_parameters))}
 
 
 @pytest.mark.parametrize("verb", RESULTS)

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from fedfleet.app.machine.device_profile import append_row, link_speed, profile_device
+import fedfleet
+from fedfleet.app.machine.device_profile import append_row, link_speed, profile_device, with_images
+from fedfleet.core.engines import ENGINES
 from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.tasks.digits import digits_logreg
 from fedfleet.world.bases import load_devices
 
 ROW = {"id": "one", "down_kbps": [1000.0], "up_kbps": None, "seconds_per_sample": 0.1}
@@ -43,7 +46,7 @@ def web_server(content, *, uploads=True):
 
 def test_the_link_to_a_server_is_measured():
     with web_server(bytes(200_000)) as place:
-        row, details = profile_device("digits_logreg", batch=4, iterations=2, side=None, name="me", server=place)
+        row, details = profile_device("digits_logreg", engine="numpy", batch=4, iterations=2, side=None, name="me", server=place)
     assert details["link"] == "measured"
     assert len(row["down_kbps"]) == len(row["up_kbps"]) == 5
     assert min(*row["down_kbps"], *row["up_kbps"]) > 0
@@ -63,10 +66,35 @@ def test_a_link_that_cannot_be_measured_is_a_failure():
 
 
 def test_without_a_server_the_link_is_assumed_and_said():
-    row, details = profile_device("digits_logreg", batch=4, iterations=2, side=None, name=None, server=None)
+    row, details = profile_device("digits_logreg", engine="torch", batch=4, iterations=2, side=None, name=None, server=None)
     assert row["down_kbps"] == [100_000.0] and "assumed" in details["link"]
-    assert row["seconds_per_sample"] == details["inference_seconds"]["mean"] > 0
-    assert details["training_over_inference"] > 0 and row["memory_mb"] > 100
+    parts = details["training_seconds"]
+    assert 3 * row["seconds_per_sample"] == pytest.approx(parts["per_sample"]) and row["seconds_per_batch"] == parts["per_batch"]
+    assert row["latency_ms"] == [1000 * parts["per_task"]] * 2 and sum(parts.values()) > 0
+    assert details["inference_seconds"]["mean"] > 0 and details["training_over_inference"] >= 0 and row["memory_mb"] > 100
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_row_is_a_devices_file_on_which_a_run_takes_as_long_as_its_parts_say(engine, tmp_path):
+    row, _ = profile_device("digits_logreg", engine=engine, batch=4, iterations=2, side=None, name="me", server=None)
+    # so that all three parts are there whatever was measured
+    row |= {"seconds_per_sample": 1.0, "seconds_per_batch": 5.0, "latency_ms": [7000.0, 7000.0], "down_kbps": [1e9]}
+    append_row(tmp_path / "devices.json", row)
+    spec = {
+        "task": "digits_logreg", "algorithm": {"steps": 2, "batch": 8}, "stop": {"rounds": 1},
+        "pace": {"cohort": 1, "min_clients": 1},
+        "world": {"clients": 1, "devices": {"use": "device_file", "path": str(tmp_path / "devices.json")}},
+    }  # fmt: skip
+    result = fedfleet.run(spec, out=tmp_path / "run")
+    assert result.clients["seconds"][0] == pytest.approx(7 + 2 * 5 + 2 * 8 * 3, rel=1e-3)
+
+
+def test_images_of_another_size_are_for_models_of_images_that_take_them():
+    assert with_images(digits_logreg()(0), 20).dataset.x.shape[1:] == (1, 20, 20)
+    for task, says in (("diabetes_mlp", "the samples of diabetes_mlp are not images"), ("mnist_mlp", "cannot take such images")):
+        for engine in ENGINES:
+            with pytest.raises(BadInput, match=f"--side.*{says}"):
+                profile_device(task, engine=engine, batch=1, iterations=1, side=20, name="me", server=None)
 
 
 def test_rows_are_added_and_replaced_by_id(tmp_path):

@@ -151,16 +151,27 @@ DAMAGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_said_and_a_resumed_run_goes_on_from_before_it(damage, tmp_path, capsys):
-    straight = perform(resolve(LOSSES), tmp_path / "straight")
-    other = killed_run({**LOSSES, "seed": 9}, tmp_path / "other", 5)
+@pytest.fixture(scope="module")
+def killed_and_straight(tmp_path_factory):
+    """A folder with a run that was killed, another one that was killed, and the run that nobody killed."""
+    root = tmp_path_factory.mktemp("damage")
+    straight = perform(resolve(LOSSES), root / "straight")
+    other = killed_run({**LOSSES, "seed": 9}, root / "other", 5)
     shutil.copy(max(other.glob("checkpoint-*")), other / "newest")
-    folder = killed_run(LOSSES, tmp_path / "out", 5)
+    killed_run(LOSSES, root / "out", 5)
+    return root, straight
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_said_and_a_resumed_run_goes_on_from_before_it(damage, killed_and_straight, tmp_path, capsys):
+    root, straight = killed_and_straight
+    for name in ("other", "out"):
+        shutil.copytree(root / name, tmp_path / name)
+    folder = tmp_path / "out"
     DAMAGES[damage](folder)
     again = perform(resolve(LOSSES), folder, resume=True)
     assert again.metrics["digest"] == straight.metrics["digest"]
-    assert (folder / "model.safetensors").read_bytes() == (tmp_path / "straight/model.safetensors").read_bytes()
+    assert (folder / "model.safetensors").read_bytes() == (root / "straight/model.safetensors").read_bytes()
     said = capsys.readouterr().err
     if damage != "the log lost":  # then nobody can know that there was more
         assert "the run goes on from" in said

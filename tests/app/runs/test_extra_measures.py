@@ -1,6 +1,7 @@
 """Private runs: what they say, that a secret and bare sums are nowhere, and replay with the key and without it."""
 
 import json
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -22,9 +23,9 @@ from fedfleet.store.noise_source import VARIABLE, key_for
 from tests.app.runs.flipping import killed_run
 from tests.app.runs.tampering import reseal
 
-pytestmark = pytest.mark.slow
-
-pytest.importorskip("dp_accounting")
+# Not imported here, since every process of tests reads this file, and it takes seconds.
+NEEDED = pytest.mark.skipif(find_spec("dp_accounting") is None, reason="dp_accounting is not installed: make dev")
+pytestmark = [pytest.mark.slow, NEEDED]
 SECRET = bytes(range(7, 207, 5))
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import numpy as np
 from fedfleet.app.studies.grid.run_study import load_study, study
 from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 from fedfleet.app.studies.grid.study_tables import TABLES
+from tests.processes import start
 
 ROOT = Path(__file__).parents[3]
 SPEC = """
@@ -54,20 +54,9 @@ kind = "time_to_accuracy"
 
 def command(file, out):
     """The study in a process group of its own."""
-    words = [
-        sys.executable,
-        "-m",
-        "fedfleet.app.cli.main",
-        "study",
-        str(file),
-        "--out",
-        str(out),
-        "--workers",
-        "2",
-        "--json",
-    ]
+    words = ["fedfleet.app.cli.main", "study", file, "--out", out, "--workers", 2, "--json"]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(words, env=env, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return start(*words, env=env, session=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
 def sealed(out):

@@ -3,7 +3,7 @@
 import pytest
 
 from fedfleet.app.api import measure, predict, serve, study, train, tune
-from fedfleet.app.cli.call_options import read_call
+from fedfleet.app.cli.call_parameters import read_call
 from fedfleet.app.terminal import own_options
 
 CALLS = [train.run_spec, study.study, tune.tune, predict.predict, measure.measure, serve.serve]

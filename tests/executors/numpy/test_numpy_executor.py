@@ -10,8 +10,8 @@ from torch import nn
 import fedfleet
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.registry import names
+from fedfleet.executors.described_executor import described_executor
 from fedfleet.executors.inline import inline
-from fedfleet.executors.numpy.numpy_executor import numpy_executor
 from fedfleet.testing import check_executor
 from fedfleet.testing.passes import SINGLES, cases
 from tests.testing.models import TASKS
@@ -28,7 +28,7 @@ def test_numpy_does_what_inline_does_in_the_cells_of_the_matrix(name):
     every = 1 if name == "dense" and os.environ.get("FEDFLEET_SOAK") else 7
     some = [c for i, c in enumerate(cases(task)) if (i % every == 0 or c.name in SINGLES) and c.name not in WRITTEN_FOR_TORCH]
     assert len(some) > 10
-    check_executor(numpy_executor(task), task, only=some)
+    check_executor(described_executor("numpy", task), task, only=some)
 
 
 @pytest.mark.parametrize("kind", sorted(WRITTEN_FOR_TORCH))
@@ -36,7 +36,7 @@ def test_an_objective_for_pytorch_is_refused_by_name(kind):
     task = TASKS["dense"]()
     (case,) = [c for c in cases(task) if c.name == kind]
     with pytest.raises(RunFailed, match="objective is written for PyTorch; use run"):
-        list(numpy_executor(task).train(case.jobs))
+        list(described_executor("numpy", task).train(case.jobs))
 
 
 def table(algorithm, task, **more):
@@ -90,7 +90,7 @@ def test_the_same_units_drop():
     init = lambda seed: {f"0.{n}": v for n, v in task.init(seed).items()}  # noqa: E731
     dropping = replace(task, build=build, init=init)
     (case,) = [c for c in cases(dropping) if c.name == "plain"]
-    for a, b in zip(inline(dropping).train(case.jobs), numpy_executor(dropping).train(case.jobs), strict=True):
+    for a, b in zip(inline(dropping).train(case.jobs), described_executor("numpy", dropping).train(case.jobs), strict=True):
         for name, value in a.update.items():
             np.testing.assert_allclose(b.update[name], value, rtol=1e-3, atol=1e-6)
 
@@ -98,7 +98,7 @@ def test_the_same_units_drop():
 def test_a_loss_of_ones_own_is_refused():
     task = replace(TASKS["dense"](), loss=object())
     with pytest.raises(BadInput, match="this task brings its own"):
-        numpy_executor(task)
+        described_executor("numpy", task)
 
 
 def test_weights_that_do_not_fit_the_model_are_refused_and_not_broadcast():
@@ -107,4 +107,4 @@ def test_weights_that_do_not_fit_the_model_are_refused_and_not_broadcast():
     name = next(n for n, v in job.offer.params.items() if v.ndim == 1)
     narrow = {**job.offer.params, name: job.offer.params[name][:1]}
     with pytest.raises(RunFailed, match=f"the weights '{name}' do not have the shape"):
-        list(numpy_executor(task).train([replace(job, offer=replace(job.offer, params=narrow))]))
+        list(described_executor("numpy", task).train([replace(job, offer=replace(job.offer, params=narrow))]))

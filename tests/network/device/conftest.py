@@ -5,8 +5,8 @@ import pytest
 from tests.network.device.fake import Fake
 
 
-@pytest.fixture
-def fake():
-    server = Fake()
+@pytest.fixture(params=[Fake], ids=["gRPC"])
+def fake(request):
+    server = request.param()
     yield server
     server.stop()

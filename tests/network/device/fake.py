@@ -11,9 +11,9 @@ import numpy as np
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.device.client_loop import Device, DeviceOptions
+from fedfleet.network.device.device_process import Trust, line_to
 from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.device.retries import RetryPolicy
-from fedfleet.network.device.server_calls import Connection
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import (
     CHANNEL_OPTIONS,
@@ -29,6 +29,7 @@ from fedfleet.network.protocol.frames import (
 from fedfleet.network.security.secrets import sign_config
 
 SECRET = b"s" * 32
+CHUNK_BYTES = 1 << 16
 SHEET = b'{"form": 1}'
 
 
@@ -87,6 +88,11 @@ class Fake:
     @property
     def address(self):
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self):
+        """How a device calls it."""
+        return self.address
 
     def noted(self, name, method):
         def call(data, context):
@@ -154,10 +160,10 @@ class Fake:
         if request.name not in self.blobs:
             context.abort(grpc.StatusCode.NOT_FOUND, "no such blob")
         blob, cut = self.blobs[request.name], self.cut_fetch.popleft() if self.cut_fetch else None
-        for a in range(request.offset, len(blob), 1 << 16):
+        for a in range(request.offset, len(blob), CHUNK_BYTES):
             if cut is not None and a - request.offset >= cut:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "cut")
-            yield blob[a : a + (1 << 16)]
+            yield blob[a : a + CHUNK_BYTES]
 
     def hand(self, data, context):
         head, payload = decode_frame(data, pb.Report)
@@ -253,7 +259,7 @@ def swift():
 def device(fake, folder, *, make=toy_kit, said=None, check_samples=None, **wishes):
     """A device at a fake server; close its store by leaving `attended`."""
     said = [] if said is None else said
-    line = Connection(fake.address)
+    line = line_to(fake.url, Trust())
     return Device(line, DeviceStore(folder), DeviceOptions(**wishes), make, said.append, swift(), check_samples)
 
 

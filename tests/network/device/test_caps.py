@@ -2,8 +2,9 @@
 
 import pytest
 
+from fedfleet.core.parts import Promise
 from fedfleet.core.passes import BatchPlan, LocalPass, Optimiser, SecondModel
-from fedfleet.network.device.caps import Caps, budget_reason, steps_of, too_large, too_long
+from fedfleet.network.device.caps import Caps, budget_reason, steps_of, too_large, too_little_noise, too_long
 
 PLAIN = LocalPass(Optimiser(None, None), BatchPlan(10, 2))
 
@@ -30,3 +31,12 @@ def test_nothing_is_declined_at_the_limit():
     assert budget_reason(caps, 1, 2.9) is None
     assert "2 tasks" in (budget_reason(caps, 2, 0.0) or "") and "3 s" in (budget_reason(caps, 0, 3.0) or "")
     assert budget_reason(Caps(), 10**9, 1e12) is None
+
+
+def test_a_device_that_demands_noise_of_its_own_declines_runs_with_less():
+    caps = Caps(noise=0.5)
+    assert too_little_noise(caps, Promise("local", 0.5, 1e-5)) is None
+    assert "asks for 0.4" in (too_little_noise(caps, Promise("local", 0.4, 1e-5)) or "")
+    # The server adds this noise, and sees the updates before it.
+    assert "asks for none" in (too_little_noise(caps, Promise("gaussian", 9.0, 1e-5)) or "")
+    assert too_little_noise(Caps(), None) is None

@@ -18,8 +18,9 @@ from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import INLINE_BYTES, crc32c
 from tests.network.device.fake import ToyExecutor, attended, device, toy_kit
+from tests.network.device.http_fake import over_both
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, over_both]
 
 W = {"w": np.arange(3, dtype=np.float32)}
 LARGE = {"w": np.arange(3 * INLINE_BYTES // 4, dtype=np.float32)}  # 3 MiB
@@ -308,7 +309,7 @@ def test_a_repeated_enrolment_shows_the_same_attempt(fake, tmp_path):
     fake.failures.extend([("Enrol", grpc.StatusCode.UNAVAILABLE)] * 2)
     calls = []
     enrol = fake.enrol
-    fake.server.stop(None).wait()
+    fake.stop()
     fake.enrol = lambda data, context: calls.append(pb.EnrolRequest.FromString(data)) or enrol(data, context)
     fake.failures.clear()
     fake.start()

@@ -47,7 +47,7 @@ class Breaking:
     def upload_offset(self, request):
         return len(self.there)
 
-    def stream_report(self, pieces, seconds):
+    def stream_report(self, pieces, nbytes, seconds):
         room, pieces = self.room(), iter(pieces)
         head, rest = decode_frame(next(pieces), pb.Report)
         if head.offset != len(self.there) or len(rest):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedfleet.core.kinds import CLASSIFICATION, MULTILABEL, NEXT_TOKEN, REGRESSION, score_range
 from fedfleet.core.records import Score, ServerState
 from fedfleet.network.evaluation.by_devices import (
     Answer,
@@ -167,3 +168,27 @@ def test_a_hundred_thousand_answers_are_taken_one_by_one_in_little_time():
     for i in range(n):
         record_answer(result, FIRST_EVAL_TASK + i, said(i), 1.0)
     assert is_finished(result, 1.0) and response_counts(result) == ResponseCounts(n, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "fits", "wrong"),
+    [
+        (CLASSIFICATION, (), (4, 5), (-1, 5)),
+        (REGRESSION, (2,), (-9_000_000_000, 10_000_000), (1, 10_000_001)),
+        (REGRESSION, (1,), (4_000_000, 5_000_000), (-5_000_000_001, 5_000_000)),
+        (MULTILABEL, (3,), (24, 30), (24, 31)),
+        (NEXT_TOKEN, (8,), (39, 40), (41, 40)),
+    ],
+)
+def test_a_score_is_bounded_by_its_kind(kind, shape, fits, wrong):
+    """Of a client with five test samples."""
+    for (correct, total), accepted in ((fits, True), (wrong, False)):
+        request = asked(max_samples=np.full(4, 5), score_range=score_range(kind, shape))
+        verdict = record_answer(request, FIRST_EVAL_TASK, said(7, correct, total), 1.0)
+        assert verdict is (AnswerVerdict.ACCEPTED if accepted else AnswerVerdict.INVALID)
+
+
+def test_a_score_counts_on_so_many_samples_at_most_whatever_its_kind():
+    request = asked(max_samples=np.full(4, 50), counted=np.full(4, 5), score_range=score_range(REGRESSION, (1,)))
+    record_answer(request, FIRST_EVAL_TASK, said(7, -20_000_000, 40_000_000), 1.0)
+    assert (int(request.correct[0]), int(request.total[0])) == (-2_500_000, 5_000_000)

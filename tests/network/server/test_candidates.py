@@ -73,6 +73,44 @@ def test_nobody_at_all_is_no_answer(tmp_path: Path) -> None:
     play(tmp_path, TOY, act, patience=60.0)
 
 
+def test_patience_goes_on_when_the_first_device_leaves(tmp_path: Path) -> None:
+    """Devices that come one after another, each for less than the patience of the server."""
+
+    async def act(scene: Scene) -> None:
+        await asked(scene)
+        for client in (0, 1, 2):
+            scene.here(client)
+            await scene.turn()
+            assert not scene.running
+            scene.pass_by(25.0)
+            scene.say(0, gone=[client])
+            await scene.turn()
+        scene.here(3)
+        await scene.turn()
+        assert [scene.client(task) for task in scene.running] == [3]
+
+    play(tmp_path, TOY, act, patience=60.0)
+
+
+def test_a_round_that_needs_two_at_once_says_so_after_patience_and_again_after_pauses_that_double(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        await asked(scene)
+        for _ in range(20):
+            scene.here(1)
+            await scene.turn()
+            assert not scene.running
+            scene.pass_by(20.0)
+            await scene.turn()
+        said = [line for line in scene.remarks().splitlines() if "for 2 devices at the same time; 1 is connected" in line]
+        assert len(said) == 3, scene.remarks()  # after 60, 120 and 240 of 400 seconds
+        assert "--devices 1" in said[0] and len(said[0]) < 300, "a log cuts longer lines"
+        scene.here(2)
+        await scene.turn()
+        assert sorted(map(scene.client, scene.running)) == [1, 2]
+
+    play(tmp_path, Toy(clients=4, rounds=2, min_clients=2), act, patience=60.0)
+
+
 def test_who_was_told_to_come_back_is_there_until_then_and_a_little_longer(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
         await asked(scene)

@@ -12,7 +12,9 @@ import pytest
 from fedfleet.core.commands import Evaluate, Probe
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Evaluated, ModelCommitted
+from fedfleet.core.kinds import REGRESSION, score_range
 from fedfleet.core.records import ClientScores, EvalScore, Score, Tally
+from fedfleet.measure.score_info import kind_of_measures
 from fedfleet.network.evaluation.by_devices import record_answer
 from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.network.protocol import fleet_pb2 as pb
@@ -215,6 +217,31 @@ def test_a_model_that_was_judged_before_is_not_judged_again(tmp_path: Path) -> N
         assert fact.clients is None and not judged_waves(scene, 0), "nobody was asked"
 
     play(tmp_path, TOY, act, evaluate="devices")
+
+
+def test_samples_that_devices_brought_are_evaluated_by_them(tmp_path: Path) -> None:
+    """The server's table has other people under the numbers of these devices."""
+
+    async def act(scene: Scene) -> None:
+        of = scene.processor
+        scene.here(0, 1)
+        await scene.turn()
+        await scene.until(lambda: of.evaluations._evaluate is None)
+        assert not judged_waves(scene, 0)
+        of.served.registry.declared.declare(1, 40, own=True, next_task=None)
+        of.evaluations.on_evaluate(Evaluate(0, of.state.server, True), 0, 1.0, any_sent=False)
+        assert of.evaluations._share(Evaluate(0, of.state.server, True)) == EvalShare(True, False, True)
+        assert of.evaluations._share(Evaluate(0, of.state.server, False)) == EvalShare(True, False, False)
+
+    play(tmp_path, TOY, act, evaluate="server")
+
+
+def test_scores_of_devices_keep_the_kind_of_their_task():
+    request = asked(score_range=score_range(REGRESSION, (1,)))
+    record_answer(request, FIRST_EVAL_TASK, said(7, -2_500_000, 4_000_000, 0.5), 1.0)
+    fact = evaluation_fact(2.0, 8, None, request, REGRESSION)
+    assert (fact.correct, fact.total) == (-2_500_000, 4_000_000)
+    assert kind_of_measures(fact.measures) is REGRESSION and np.isnan(list(fact.measures.values())).all()
 
 
 def test_who_judges():

@@ -35,15 +35,14 @@ def test_pooled_training_is_refused() -> None:
         check_servable(replace(PLAN, algorithm=replace(PLAN.algorithm, pooled=True)), 4)
 
 
-def test_noise_that_the_server_knows_is_refused() -> None:
-    private = Promise("local", 1.0, 1e-5)
-    with pytest.raises(BadInput, match="use gaussian or tree"):
-        check_servable(replace(PLAN, algorithm=replace(PLAN.algorithm, private=private)), 4)
+def test_noise_that_devices_add_is_served() -> None:
+    check_servable(replace(PLAN, algorithm=replace(PLAN.algorithm, private=Promise("local", 1.0, 1e-5))), 4)
 
 
-def test_a_selector_that_foresees_is_refused() -> None:
-    with pytest.raises(BadInput, match="seconds"):
-        check_servable(replace(PLAN, choose=replace(PLAN.choose, sees=("total_seconds",))), 4)
+def test_a_selector_that_needs_joules_or_an_unknown_column_is_refused() -> None:
+    for column, why in (("joules", "no device reports"), ("total_seconds", "unknown column")):
+        with pytest.raises(BadInput, match=why):
+            check_servable(replace(PLAN, choose=replace(PLAN.choose, sees=(column,))), 4)
 
 
 def test_a_report_has_room_for_twice_the_model() -> None:

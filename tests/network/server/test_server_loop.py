@@ -368,3 +368,18 @@ def test_presence_follows_what_is_heard(tmp_path: Path) -> None:
         assert scene.processor.candidates.present(scene.processor.now()).tolist() == [True, False, False, False]
 
     play(tmp_path, TOY, act)
+
+
+def test_frontends_are_told_the_status_and_the_samples_of_a_rehearsal(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        await opened(scene)
+        scene.told(0)
+        for number, shard in ((1, None), (2, lambda client: b"of %d" % client)):
+            scene.processor.served = replace(scene.processor.served, shard=shard)
+            scene.say(0, asking=[inside.Asking(number=number, shard_of=3), inside.Asking(number=number + 10)])
+            await scene.turn()
+        told = {answer.number: answer for message in scene.told(0) for answer in message.told}
+        assert {number: answer.shard for number, answer in told.items()} == {1: b"", 2: b"of 3", 11: b"", 12: b""}
+        assert '"round"' in told[11].json and not told[1].json
+
+    play(tmp_path, TOY, act)

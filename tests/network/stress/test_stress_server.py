@@ -29,6 +29,7 @@ def test_a_server_that_is_let_go_stops_in_order(tmp_path):
     told = {
         "dummy": {"clients": 3, "payload_bytes": 400, "rounds": 2}, "folder": str(tmp_path), "certificate": "",
         "certificate_key": "", "in_flight_bytes": 0, "transmitters": 1, "durable": True, "streaming": True, "encode_once": True,
+        "http": False,
     }  # fmt: skip
     with Child("fedfleet.network.stress.stress_server", told) as host:
         at = host.answer(30)

@@ -12,6 +12,12 @@ from fedfleet.app.pages.report.report_facts import Facts
 from fedfleet.app.runs.run_folder import first_weights_lines
 from fedfleet.measure.privacy import privacy_figures
 
+_NOISE_KINDS = {
+    "seed": "a study: its noise comes from the seed",
+    "secret": "its noise comes from a secret",
+    "devices": "each device draws its own noise, which no one else knows",
+}
+
 
 def checking_section(f: Facts, remarks: Sequence[str]) -> list[str]:
     """Folded: spec, measures, digest and commands, and what the journal remarks about how the run was carried out."""
@@ -44,7 +50,7 @@ def privacy_section(f: Facts) -> list[str]:
     privacy = f.metrics.get("privacy")
     if not privacy:
         return []
-    kind = "a study: its noise comes from the seed" if privacy["noise_from"] == "seed" else "its noise comes from a secret"
+    kind = _NOISE_KINDS.get(str(privacy["noise_from"]), _NOISE_KINDS["secret"])
     figures = privacy_figures(privacy)
     summary = f"{figures[0].upper()}{figures[1:]} ({privacy['mechanism']}; {kind}): {privacy['claim']}."
     gloss = "Epsilon bounds how much one person's data can change what is published: the smaller, the more private."

@@ -1,6 +1,6 @@
-"""The executor without PyTorch: one client after the other, one step after the other, on a described model.
+"""The executor without PyTorch: one client after the other, one step after the other, on a described model, with any engine.
 
-A device whose engine is numpy trains with it, and `run.execute = "numpy"` simulates such devices, bit for bit.
+A device whose engine is numpy or MNN trains with it, and `run.execute = "numpy"` or "mnn" simulates such devices, bit for bit.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from fedfleet.executors.client_half import (
     reports,
     second_model_stages,
 )
+from fedfleet.executors.engine_model import Engine, LoadedModel
 from fedfleet.executors.numpy.losses import loss_and_gradient, place_losses, sample_counts
-from fedfleet.executors.numpy.model import NumpyModel
-from fedfleet.executors.numpy.operations import ForwardPass
 from fedfleet.tasks.description.format import ModelDescription, check_leaves
 from fedfleet.tasks.measures import Measuring, needs_measures, spread_of
 
@@ -40,18 +39,36 @@ Describe = Callable[[float], ModelDescription]
 _CURE = 'use run.execute = "inline" or "stacked", or devices with --engine torch'
 
 
-def numpy_executor(task: Task, describe: Describe | None = None, *, threads: int = 1) -> Executor:
-    """An executor that needs numpy alone. `describe` gives the model where it came as a description; else PyTorch traces it."""
-    _limit_threads(threads)
+def load_engine(name: str) -> Engine:
+    """The engine of this name; `BadInput` if this machine lacks it."""
+    match name:
+        case "numpy":
+            from fedfleet.executors.numpy.numpy_engine import NumpyEngine
+
+            return NumpyEngine()
+        case "mnn":
+            from fedfleet.executors.mnn.mnn_engine import MnnEngine
+
+            return MnnEngine()
+        case _:
+            raise ValueError(f"no engine is named {name!r}")
+
+
+def described_executor(engine_name: str, task: Task, describe: Describe | None = None, *, threads: int = 1) -> Executor:
+    """An executor that needs no PyTorch. `describe` gives the model where it came as a description; else PyTorch traces it."""
+    engine = load_engine(engine_name)
+    engine.limit_threads(threads)
     if task.loss is not None:
-        raise BadInput(f"the numpy engine trains on the losses of the kinds of task alone, and this task brings its own; {_CURE}")
+        raise BadInput(
+            f"the {engine.name} engine trains on the losses of the kinds of task alone, and this task brings its own; {_CURE}"
+        )
     describe = describe or (lambda width: _trace(task, width))
-    models: dict[float, NumpyModel] = {}
+    models: dict[float, LoadedModel] = {}
     data, spread = task.dataset, spread_of(task)
 
-    def model_at(width: float) -> NumpyModel:
+    def model_at(width: float) -> LoadedModel:
         if width not in models:
-            models[width] = NumpyModel(describe(width))
+            models[width] = engine.load(describe(width))
         return models[width]
 
     model_at(1.0)
@@ -71,27 +88,15 @@ def numpy_executor(task: Task, describe: Describe | None = None, *, threads: int
         for trial in trials:
             yield _score(model_at(1.0), task, trial, spread)
 
-    return Executor("numpy", train, evaluate)
+    return Executor(engine.name, train, evaluate)
 
 
-def _limit_threads(threads: int) -> None:
-    """Let products of matrices use so many threads: another number may round otherwise.
-
-    A device says so in its environment before numpy is loaded; a simulation may share its process with what runs otherwise.
-    """
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return
-    threadpool_limits(limits=threads, user_api="blas")
-
-
-def check_trainable(algorithm: Algorithm, task: Task) -> None:
-    """Refuse, before anything runs, a method or a model that numpy cannot train."""
-    objective = torch_objective(algorithm)
+def check_trainable(engine_name: str, algorithm: Algorithm, task: Task) -> None:
+    """Refuse, before anything runs, a method or a model that an engine cannot train."""
+    engine, objective = load_engine(engine_name), torch_objective(algorithm)
     if objective is not None:
-        raise BadInput(f'run.execute = "numpy": {objective}; use run.execute = "inline" or "stacked"')
-    NumpyModel(_trace(task, 1.0))
+        raise BadInput(f'run.execute = "{engine.name}": {objective}; use run.execute = "inline" or "stacked"')
+    engine.load(_trace(task, 1.0))
 
 
 def torch_objective(algorithm: Algorithm) -> str | None:
@@ -109,7 +114,7 @@ def _trace(task: Task, width: float) -> ModelDescription:
     return describe_task(task, width)
 
 
-def _train_client(model_at: Callable[[float], NumpyModel], frozen: Tree, job: Job, x: Array, y: Array) -> Report:
+def _train_client(model_at: Callable[[float], LoadedModel], frozen: Tree, job: Job, x: Array, y: Array) -> Report:
     """One client's whole half: from what was offered (and kept at home) to a report."""
     prepared = prepare_job(job)
     model = model_at(prepared.local.width)
@@ -134,7 +139,7 @@ def _train_client(model_at: Callable[[float], NumpyModel], frozen: Tree, job: Jo
 
 
 def _train_stage(
-    model: NumpyModel, frozen: Tree, prepared: PreparedJob, stage: LocalPass, start: Tree, carry: Carry, x: Array, y: Array,
+    model: LoadedModel, frozen: Tree, prepared: PreparedJob, stage: LocalPass, start: Tree, carry: Carry, x: Array, y: Array,
     number: int, state: Mapping[str, Array],
 ) -> tuple[dict[str, Array], Tallies]:  # fmt: skip
     """One stage of one client's pass from these weights on."""
@@ -149,19 +154,16 @@ def _train_stage(
     loss_sum = squared = 0.0
     samples = steps = 0
     for rows in batches(stage.batches, job, number):
-        labels = y[rows]
-        now = ForwardPass(len(rows), training=True, dropout=_dropout_address(job, steps + STAGE_STRIDE * number))
-        tape = model.record({**frozen, **state, **params}, x[rows], wanted, now)
-        losses, of_output = loss_and_gradient(tape.output, labels)
-        found = model.gradients(tape, of_output, wanted)
-        grads = {n: found.get(n, np.zeros_like(p)) for n, p in params.items()}
+        address = _dropout_address(job, steps + STAGE_STRIDE * number)
+        batch = model.train({**frozen, **state, **params}, x[rows], y[rows], wanted, address)
+        grads = {n: batch.gradients.get(n, np.zeros_like(p)) for n, p in params.items()}
         for term in stage.terms:
             for name, extra in term(params, start, carry).items():
                 grads[name] = grads[name] + extra
         params, optimiser = stage.optimiser.update(params, grads, optimiser, rates)
-        state |= tape.buffers
-        loss_sum += float(losses.sum())
-        squared += float(np.square(losses).sum())
+        state |= batch.buffers
+        loss_sum += float(batch.losses.sum())
+        squared += float(np.square(batch.losses).sum())
         samples += len(rows)
         steps += 1
     tally = Tallies(*(np.array([v], np.float64) for v in (loss_sum, squared, samples, steps)))
@@ -174,13 +176,13 @@ def _dropout_address(job: Job, step: int) -> int:
     return int(hash_keys(job.seed, "dropout", key, task, step)[0])
 
 
-def _score(model: NumpyModel, task: Task, trial: Trial, spread: Array | None) -> Score:
+def _score(model: LoadedModel, task: Task, trial: Trial, spread: Array | None) -> Score:
     """How the model does on the rows of a trial."""
     data, leaves, correct, total, loss = task.dataset, {**task.frozen, **trial.params}, 0, 0, 0.0
     measuring = Measuring(task) if needs_measures(task, trial) else None
     for a in range(0, len(trial.rows), EVALUATION_BATCH):
         rows = trial.rows[a : a + EVALUATION_BATCH]
-        labels, outputs = data.y[rows], model.forward(leaves, data.x[rows])
+        labels, outputs = data.y[rows], model.evaluate(leaves, data.x[rows])
         right, possible = sample_counts(outputs, labels, spread)
         correct, total = correct + int(right.sum()), total + int(possible.sum())
         loss += float(loss_and_gradient(outputs, labels)[0].sum())

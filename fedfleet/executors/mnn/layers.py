@@ -1,0 +1,245 @@
+"""Layers with weights as expressions of MNN: products of matrices, convolutions, pooling, normalisation, recurrence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedfleet.executors.mnn.library import Var, constant, mnn
+from fedfleet.executors.mnn.operations import Graph, Operation, mean, part, permuted, ranked, shaped, spread
+
+
+def _linear(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+    del settings, graph
+    x, weight = inputs[:2]
+    y = mnn().matmul(shaped(x, [math.prod(x.shape[:-1]), x.shape[-1]]), weight, False, True)
+    if len(inputs) == 3:
+        y = y + ranked(inputs[2], 2)
+    return shaped(y, [*x.shape[:-1], weight.shape[0]])
+
+
+def _matmul(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+    del settings, graph
+    return product(*inputs)
+
+
+def product(a: Var, b: Var, *, transposed: bool = False) -> Var:
+    """Products of matrices, broadcast over the axes before; `transposed`: of b's."""
+    before = np.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
+    a, b = spread(a, [*before, *a.shape[-2:]]), spread(b, [*before, *b.shape[-2:]])
+    count = math.prod(before)
+    y = mnn().matmul(shaped(a, [count, *a.shape[-2:]]), shaped(b, [count, *b.shape[-2:]]), False, transposed)
+    return shaped(y, [*before, *y.shape[-2:]])
+
+
+def _embedding(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+    """A product with one-hot rows: MNN adds up the gradients of a table's rows in no fixed order."""
+    del settings, graph
+    tokens, table = inputs
+    count = math.prod(tokens.shape)
+    hot = mnn().one_hot(shaped(tokens, [count]), table.shape[0], 1.0, 0.0, -1)
+    return shaped(mnn().matmul(hot, table, False, False), [*tokens.shape, table.shape[1]])
+
+
+# ---- windows ------------------------------------------------------------------------------------------------------
+
+
+def _picture(x: Var) -> Var:
+    """A series as a picture of height one."""
+    return shaped(x, [*x.shape[:2], 1, x.shape[2]]) if len(x.shape) == 3 else x
+
+
+def _two(values: Sequence[int], one: int) -> tuple[int, int]:
+    """A setting for height and width, as MNN takes it: width first."""
+    return (values[0], one) if len(values) == 1 else (values[1], values[0])
+
+
+def _back(y: Var, x: Var) -> Var:
+    """The result for a series or for a picture."""
+    return shaped(y, [*y.shape[:2], y.shape[3]]) if len(x.shape) == 3 else y
+
+
+def _convolution(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+    del graph
+    lib, x, weight = mnn(), _picture(inputs[0]), _picture(inputs[1])
+    outputs, groups = weight.shape[0], settings["groups"]
+    bias = inputs[2] if len(inputs) == 3 else constant(np.zeros(outputs, np.float32))
+    alone = groups == x.shape[1] == outputs
+    pieces = []
+    for group in range(1 if alone else groups):
+        inside, outside = x.shape[1] // groups, outputs // groups
+        whole = alone or groups == 1
+        of_x = x if whole else part(x, 1, group * inside, (group + 1) * inside)
+        of_weight = weight if whole else part(weight, 0, group * outside, (group + 1) * outside)
+        of_bias = bias if whole else part(bias, 0, group * outside, (group + 1) * outside)
+        stride, padding = _two(settings["stride"], 1), _two(settings["padding"], 0)
+        spacing, depthwise = _two(settings["dilation"], 1), outputs if alone else 1
+        y = lib.conv2d(_packed(of_x), of_weight, of_bias, stride, padding, spacing, depthwise, lib.CAFFE)
+        pieces.append(lib.convert(y, lib.NCHW))
+    y = pieces[0] if len(pieces) == 1 else lib.concat(pieces, 1)
+    return _back(y, inputs[0])
+
+
+def _padded(x: Var, padding: tuple[int, int], value: float) -> Var:
+    for axis, width in zip((3, 2), padding, strict=True):
+        if width:
+            edge = constant(np.full([*x.shape[:axis], width, *x.shape[axis + 1 :]], value, np.float32))
+            x = mnn().concat([edge, x, edge], axis)
+    return x
+
+
+def _max_pool(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+    """The first of the largest in each window takes the gradient; MNN's own gives it to each of them."""
+    lib, x = mnn(), _picture(inputs[0])
+    (wide, high), (right, down) = _two(settings["size"], 1), _two(settings["stride"], 1)
+    x = _padded(x, _two(settings["padding"], 0), -3e38)
+    if not graph.training:
+        return _back(lib.convert(lib.max_pool(_packed(x), (wide, high), (right, down), lib.VALID, (0, 0)), lib.NCHW), inputs[0])
+    rows, columns = (x.shape[2] - high) // down + 1, (x.shape[3] - wide) // right + 1
+    best: Var = None
+    for i in range(high):
+        lines = part(x, 2, i, i + (rows - 1) * down + 1, down)
+        for j in range(wide):
+            candidate = part(lines, 3, j, j + (columns - 1) * right + 1, right)
+            best = candidate if best is None else lib.select(lib.greater(candidate, best), candidate, best)
+    return _back(best, inputs[0])
+
+
+def _average_pool(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+    del graph
+    lib, x = mnn(), _padded(_picture(inputs[0]), _two(settings["padding"], 0), 0.0)
+    y = lib.avg_pool(_packed(x), _two(settings["size"], 1), _two(settings["stride"], 1), lib.VALID, (0, 0))
+    return _back(lib.convert(y, lib.NCHW), inputs[0])
+
+
+def _packed(x: Var) -> Var:
+    """In the order that convolutions and pooling take."""
+    return mnn().convert(x, mnn().NC4HW4)
+
+
+# ---- normalisation ------------------------------------------------------------------------------------------------
+
+
+def _standardised(x: Var, axes: Sequence[int], epsilon: float) -> tuple[Var, Var, Var]:
+    """x with mean 0 and variance 1 along these axes, and both."""
+    middle = mean(x, axes)
+    centred = x - middle
+    variance = mean(centred * centred, axes)
+    return centred * mnn().rsqrt(variance + constant(epsilon)), middle, variance
+
+
+def _scaled(normal: Var, inputs: Sequence[Var], settings: Mapping[str, Any], first: int, shape: Sequence[int]) -> Var:
+    rest = list(inputs[first:])
+    if settings["weighted"]:
+        normal = normal * shaped(rest.pop(0), shape)
+    return normal + shaped(rest.pop(0), shape) if settings["biased"] else normal
+
+
+def _layer_norm(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+    del graph
+    x = inputs[0]
+    rank, count = len(x.shape), settings["axes"]
+    normal, _, _ = _standardised(x, range(rank - count, rank), settings["epsilon"])
+    return _scaled(normal, inputs, settings, 1, [1] * (rank - count) + list(x.shape[rank - count :]))
+
+
+def _group_norm(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+    del graph
+    x, groups = inputs[0], settings["groups"]
+    grouped = shaped(x, [x.shape[0], groups, math.prod(x.shape[1:]) // groups])
+    normal, _, _ = _standardised(grouped, [2], settings["epsilon"])
+    return _scaled(shaped(normal, x.shape), inputs, settings, 1, [1, x.shape[1], *([1] * (len(x.shape) - 2))])
+
+
+def _batch_norm(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+    x, running_mean, running_variance = inputs[:3]
+    shape, axes = [1, x.shape[1], *([1] * (len(x.shape) - 2))], [0, *range(2, len(x.shape))]
+    if not graph.training:
+        inverse = mnn().rsqrt(shaped(running_variance, shape) + constant(settings["epsilon"]))
+        return _scaled((x - shaped(running_mean, shape)) * inverse, inputs, settings, 3, shape)
+    normal, middle, variance = _standardised(x, axes, settings["epsilon"])
+    count, share = math.prod(x.shape) // x.shape[1], settings["momentum"]
+    graph.statistics.append((str(graph.names[1]), middle, share, 1.0))
+    graph.statistics.append((str(graph.names[2]), variance, share, count / max(count - 1, 1)))
+    return _scaled(normal, inputs, settings, 3, shape)
+
+
+# ---- attention and recurrence -------------------------------------------------------------------------------------
+
+
+def _attention(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+    del graph
+    query, key, value = inputs
+    scores = product(query, key, transposed=True) * constant(settings["scale"])
+    if settings["causal"]:
+        seen = np.tri(*scores.shape[-2:], dtype=bool)
+        scores = scores + ranked(constant(np.where(seen, 0.0, -1e30).astype(np.float32)), len(scores.shape))
+    return product(mnn().softmax(scores, len(scores.shape) - 1), value)
+
+
+def _driven(x: Var, weight: Var, bias: Var | None) -> Var:
+    y = mnn().matmul(x, weight, False, True)
+    return y if bias is None else y + ranked(bias, 2)
+
+
+def _recurrence(name: str) -> Operation:
+    """Unrolled: one step after the other."""
+    step = _lstm_step if name == "lstm" else _gru_step
+
+    def operation(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
+        del graph
+        x, count = inputs[0], 4 if settings["biased"] else 2
+        for layer in range(settings["layers"]):
+            weights = list(inputs[1 + count * layer : 1 + count * (layer + 1)])
+            inner, across, bias_in, bias_across = weights if count == 4 else [*weights, None, None]
+            batch, places, width = x.shape
+            hidden = across.shape[1]
+            by_place = shaped(permuted(x, [1, 0, 2]), [places * batch, width])
+            driven = _driven(by_place, inner, bias_in)
+            zeros = constant(np.zeros((batch, hidden), np.float32))
+            state, cell, states = zeros, zeros, []
+            for t in range(places):
+                now = part(driven, 0, t * batch, (t + 1) * batch)
+                state, cell = step(now, _driven(state, across, bias_across), state, cell, hidden)
+                states.append(shaped(state, [batch, 1, hidden]))
+            x = mnn().concat(states, 1) if places > 1 else states[0]
+        return x
+
+    return operation
+
+
+def _lstm_step(driven: Var, recurrent: Var, state: Var, cell: Var, hidden: int) -> tuple[Var, Var]:
+    """Gates in PyTorch's order: input, forget, cell, output."""
+    del state
+    lib, gates = mnn(), driven + recurrent
+    entry, forget, new, out = (part(gates, 1, i * hidden, (i + 1) * hidden) for i in range(4))
+    cell = lib.sigmoid(forget) * cell + lib.sigmoid(entry) * lib.tanh(new)
+    return lib.sigmoid(out) * lib.tanh(cell), cell
+
+
+def _gru_step(driven: Var, recurrent: Var, state: Var, cell: Var, hidden: int) -> tuple[Var, Var]:
+    """Gates in PyTorch's order: reset, update, new; the bias of the recurrence belongs inside the reset."""
+    lib = mnn()
+    both = lib.sigmoid(part(driven, 1, 0, 2 * hidden) + part(recurrent, 1, 0, 2 * hidden))
+    reset, update = part(both, 1, 0, hidden), part(both, 1, hidden, 2 * hidden)
+    new = lib.tanh(part(driven, 1, 2 * hidden, 3 * hidden) + reset * part(recurrent, 1, 2 * hidden, 3 * hidden))
+    return new + update * (state - new), cell
+
+
+LAYERS: dict[str, Operation] = {
+    "linear": _linear,
+    "matmul": _matmul,
+    "embedding": _embedding,
+    "convolution": _convolution,
+    "max_pool": _max_pool,
+    "average_pool": _average_pool,
+    "layer_norm": _layer_norm,
+    "group_norm": _group_norm,
+    "batch_norm": _batch_norm,
+    "attention": _attention,
+    "lstm": _recurrence("lstm"),
+    "gru": _recurrence("gru"),
+}

@@ -1,0 +1,4 @@
+from fedfleet_device import main
+
+if __name__ == "__main__":
+    main()
