@@ -64,6 +64,14 @@ PICTURES = {
     "dashboard.png": Picture("runs/hurried", (HURRIED, PATIENT, DASHBOARD), width=1280, height=900),
 }
 
+# The page by which a phone joins: before, and after some rounds.
+PHONE = "phone.png"
+SERVED = (
+    "fedfleet serve examples/first.toml world.clients=4 pace.use=readiness pace.cohort=2 pace.min_clients=1 pace.t_break=0.5 "
+    "--devices 1 --patience 5 --out runs/served --address 127.0.0.1:0 --http 127.0.0.1:0 --page --evaluate devices"
+)
+PHONE_WIDTH, PHONE_HEIGHT, PHONE_ROUNDS = 390, 1120, 8
+
 
 def main(wanted: list[str]) -> None:
     """All pictures, or those that are named."""
@@ -72,21 +80,25 @@ def main(wanted: list[str]) -> None:
     where = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if where is None:
         sys.exit("no Chromium here, which takes the pictures; install it, for example with: apt-get install chromium")
-    if unknown := sorted({*wanted} - {*PICTURES}):
-        sys.exit(f"no picture is called {unknown[0]}; there are: {', '.join(PICTURES)}")
+    if unknown := sorted({*wanted} - {*PICTURES, PHONE}):
+        sys.exit(f"no picture is called {unknown[0]}; there are: {', '.join((*PICTURES, PHONE))}")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
         at, done = Path(folder), set[str]()
         shutil.copytree(ROOT / "examples", at / "examples")
         (at / "runs").mkdir()
         browser = play.chromium.launch(executable_path=where, args=["--no-sandbox", "--disable-gpu"])
-        for name in wanted or PICTURES:
+        for name in wanted or (*PICTURES, PHONE):
+            if name == PHONE:
+                with printed_url(SERVED, at) as address:
+                    take_phone(browser, f"{address.rstrip('/')}/join")
+                continue
             picture = PICTURES[name]
             for command in picture.commands:
                 if command not in done and command != DASHBOARD:
                     subprocess.run(program(command), cwd=at, check=True, stdout=subprocess.DEVNULL)
                     done.add(command)
             if DASHBOARD in picture.commands:
-                with dashboard(at) as address:
+                with printed_url(f"{DASHBOARD} --port 0", at) as address:
                     take(browser, name, f"{address.rstrip('/')}/{picture.page}")
             else:
                 take(browser, name, (at / picture.page).as_uri())
@@ -111,11 +123,36 @@ def take(browser: Any, name: str, address: str) -> None:
     sheet.close()
 
 
+def take_phone(browser: Any, address: str) -> None:
+    """The page by which a phone joins, before and after some rounds, side by side."""
+    from PIL import Image
+
+    size = {"width": PHONE_WIDTH, "height": PHONE_HEIGHT}
+    sheet = browser.new_page(viewport=size, color_scheme="light", reduced_motion="reduce")
+    sheet.goto(address)
+    shots = [sheet.screenshot()]
+    sheet.click("#join")
+    while int(sheet.text_content("#rounds")) < PHONE_ROUNDS:
+        sheet.wait_for_timeout(200)
+    sheet.click("#pause")
+    sheet.wait_for_timeout(500)
+    sheet.click("#pause")
+    sheet.locator("#now", has_text="Round").wait_for()
+    shots.append(sheet.screenshot())
+    sheet.close()
+    gap = 30
+    both = Image.new("RGB", (2 * PHONE_WIDTH + gap, PHONE_HEIGHT), "#868d95")
+    for place, shot in enumerate(shots):
+        with Image.open(io.BytesIO(shot)) as one:
+            both.paste(one.convert("RGB"), (place * (PHONE_WIDTH + gap), 0))
+    both.quantize(COLOURS, dither=Image.Dither.NONE).save(ROOT / "docs/pictures" / PHONE, optimize=True)
+
+
 @contextmanager
-def dashboard(at: Path) -> Iterator[str]:
-    """The address of a dashboard of the runs made so far."""
+def printed_url(command: str, at: Path) -> Iterator[str]:
+    """The address of the site that this command serves until it is stopped, as the command prints it."""
     served = subprocess.Popen(
-        [*program(DASHBOARD), "--port", "0"],
+        program(command),
         cwd=at,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -125,7 +162,7 @@ def dashboard(at: Path) -> Iterator[str]:
     try:
         assert served.stdout is not None
         words = (word.rstrip(".,;") for line in served.stdout for word in line.split())
-        yield next(word for word in words if word.startswith("http"))
+        yield next(word for word in words if word.startswith("http")).removesuffix("/join")
     finally:
         served.terminate()
         served.wait()

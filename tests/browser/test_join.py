@@ -2,20 +2,23 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from fedfleet.core.events import ModelCommitted
 from tests.app.runs.test_served_run import free_address
+from tests.browser.conftest import NAMES
 from tests.network.fleets import end
 from tests.network.harness import PATIENT, ROOT, children, command_of, ground, wait_for
 from tests.network.page.test_node_devices import start as start_node
 from tests.network.toys import Toy
 
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make dev")
 pytestmark = pytest.mark.slow
 
 SPEC = """
@@ -145,11 +148,24 @@ def family(pid):
     return [pid, *(one for child in children(pid) for one in family(child))]
 
 
-def kill_page():
-    """SIGKILL of the processes that show pages, as a phone that is short of memory does it."""
+def kill_browser(folder):
+    """SIGKILL of a browser with all its pages, as a phone that is short of memory does it."""
     for pid in family(os.getpid()):
-        if "--type=renderer" in command_of(pid):
+        if f"--user-data-dir={folder}" in command_of(pid):
             os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def own_browser(browser, folder):
+    """A browser that remembers in a folder; its first page."""
+    where = os.environ.get("FEDFLEET_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)))
+    arguments = ["--no-sandbox", "--disable-gpu"]
+    context = browser.browser_type.launch_persistent_context(str(folder), executable_path=where, args=arguments)
+    try:
+        yield context.pages[0]
+    finally:
+        with suppress(playwright.Error):
+            context.close()
 
 
 def waits_for_training(page):
@@ -157,25 +173,25 @@ def waits_for_training(page):
 
 
 @pytest.mark.soak
-def test_a_page_that_is_killed_in_a_round_goes_on_as_the_same_client(look, tmp_path):
+def test_a_page_that_is_killed_in_a_round_goes_on_as_the_same_client(browser, tmp_path):
     with served(tmp_path, devices=2, rounds=6, algorithm=LONG, clients=2) as (place, http, processes):
         processes.append(start_numpy(tmp_path, http, 1))
-        sight = look(f"http://{http}/join", width=390)
-        page, context = sight.page, sight.page.context
-        page.click("summary")
-        page.fill("#steps", "10000")
-        page.click("#join")
-        for _ in range(3):
-            waits_for_training(page)
-            before = len(place.events())
-            kill_page()
-            page = context.new_page()
-            page.goto(f"http://{http}/join")
-            page.locator("#run", has_text="client 0").wait_for(timeout=MS)
-            wait_for(lambda least=before: len(place.events()) > least, "progress after the page was killed", seconds=2 * PATIENT)
-        page.get_by_text("The run is over").wait_for(timeout=4 * MS)
+        for life in range(4):
+            with own_browser(browser, tmp_path / "browser") as page:
+                page.goto(f"http://{http}/join")
+                if life == 0:
+                    page.click("summary")
+                    page.fill("#steps", "10000")
+                    page.click("#join")
+                page.locator("#run", has_text="client 0").wait_for(timeout=MS)
+                if life == 3:
+                    page.get_by_text("The run is over").wait_for(timeout=6 * MS)
+                else:
+                    waits_for_training(page)
+                    kill_browser(tmp_path / "browser")
         assert place.ended() == 0
         assert len([e for e in place.events() if isinstance(e, ModelCommitted)]) >= 6
+        assert '"client": 1' not in (place.out / "profiles.jsonl").read_text()
 
 
 @pytest.mark.soak

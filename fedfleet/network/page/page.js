@@ -8,7 +8,7 @@ import { BrowserStore } from "./store.js";
 import * as view from "./view.js";
 import { WorkerTrainer } from "./worker_trainer.js";
 
-const MOST_FILE = 50 << 20, MOST_HISTORY = 2000;
+const MOST_FILE = 50 << 20, MOST_HISTORY = 2000, LOCK_SECONDS = 3;
 const element = (id) => document.getElementById(id);
 const store = await BrowserStore.open();
 let device = null, trainer = null, history = [], battery = null, lock = null, paused = false, doing = ["Joining", "", null];
@@ -37,14 +37,17 @@ async function begin() {
   else view.show("before", true);
 }
 
-/** Only one page of a browser is this device: two would be one client twice. */
+/** Only one page of a browser is this device: two would be one client twice. A page that was just killed may hold on for a moment. */
 async function alone() {
   if (!navigator.locks) return true;
   return new Promise((resolve) => {
-    navigator.locks.request("fedfleet device", { ifAvailable: true }, (held) => {
-      resolve(held !== null);
-      return held && new Promise((release) => { lock = release; });
+    const control = new AbortController(), timer = setTimeout(() => control.abort(), 1000 * LOCK_SECONDS);
+    const hold = () => new Promise((release) => {
+      clearTimeout(timer);
+      lock = release;
+      resolve(true);
     });
+    navigator.locks.request("fedfleet device", { signal: control.signal }, hold).catch(() => resolve(false));
   });
 }
 

@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import re
 import struct
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.network.protocol.frames import crc32c
-from tests.network.page.node import run_script
+from tests.network.harness import ROOT
+from tests.network.page.node import PAGE, run_script
 
 SUMS = """
 import { crc32c } from "$PAGE/crc32c.js";
@@ -149,3 +151,10 @@ def test_what_a_sheet_asks_beyond_this_page_is_refused_by_name(change, why, tmp_
     changed = {**sheet, **change, "algorithm": {**how, **change.get("algorithm", {})}}
     good, found = run_script(text, tmp_path, sheet=sheet, changed=changed)
     assert good is None and why in found
+
+
+def test_the_page_has_the_colours_of_all_pages():
+    tokens = (ROOT / "fedfleet" / "app" / "pages" / "tokens.css").read_text()
+    known = {tuple(pair) for pair in re.findall(r"(--\w+):(#\w+)", tokens)}
+    own = [tuple(pair) for pair in re.findall(r"(--\w+):(#\w+)", (PAGE / "page.css").read_text())]
+    assert len(own) > 20 and {*own} <= known
