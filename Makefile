@@ -1,5 +1,6 @@
 # Two commands do everything: `make demo` and `make test`. Each sets up .venv when it is missing or stale, with what it needs itself.
 PYTHON ?= python3
+TESTERS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -36,8 +37,10 @@ browser:
 quick: dev
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --quick
 
+# Three processes on two cores: more than a quarter of the time of tests is waiting for servers, devices and kills. At the end the tests
+# that took most processor time are listed. TESTERS=2 for a machine with little memory.
 test: dev browser
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
 
 # Proofs that take long: kills at many moments, thousands of worlds, the whole matrix of passes.
 soak: dev

@@ -1,5 +1,6 @@
 """What one test registers, no other sees; and interrupts reach the processes that tests start."""
 
+import atexit
 import os
 import re
 import shutil
@@ -26,6 +27,7 @@ import fedfleet.network  # noqa: F401  # before a test loads gRPC, since only th
 from fedfleet.core import registry
 from tests.processor_time import pytest_runtest_logstart, pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401  # hooks
 
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 _SLOW_FILE = re.compile(r"^pytestmark = .*mark\.slow", re.M)
 
 # Laws are tried on the same examples every time, and a busy machine proves nothing against them.

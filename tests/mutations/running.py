@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
@@ -70,7 +71,9 @@ def alarm(limit: float) -> Iterator[None]:
 
 def called_here(case: Case, folder: Path, limit: float = LIMIT) -> Answer:
     """The command in this process, in its folder."""
-    import torch._dynamo  # before any alarm: interrupted in the middle, this import would stay half done
+    # Before any alarm: interrupted in the middle, these imports would stay half done, for all tests of this process.
+    for module in ("torch._dynamo", "fedfleet.measure.montecarlo.kernel"):
+        import_module(module)
 
     out, err, before, start = io.StringIO(), io.StringIO(), Path.cwd(), time.perf_counter()
     os.chdir(folder)
@@ -89,7 +92,7 @@ def called_here(case: Case, folder: Path, limit: float = LIMIT) -> Answer:
         err.write(traceback.format_exc())
     finally:
         os.chdir(before)
-        torch.set_grad_enabled(True)  # an interrupt may fall between PyTorch's switching it off and on
+        import_module("torch").set_grad_enabled(True)  # an interrupt may fall between PyTorch's switching it off and on
     return Answer(case.number, case.words, code, out.getvalue(), err.getvalue(), time.perf_counter() - start)
 
 

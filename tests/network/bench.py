@@ -73,7 +73,7 @@ class Bench:
             receipt = puppet.hand(head, payload)
             return None if receipt.status == Status.BUSY else receipt
 
-        receipt = wait_for(look, f"receipt for task {head.task}", seconds=10)
+        receipt = wait_for(look, f"receipt for task {head.task}", seconds=60)
         self.note(head, receipt)
         return receipt
 
@@ -88,7 +88,7 @@ class Bench:
             result = [e for e in self.ground.events() if isinstance(e, kind) and e.task == task]  # pyright: ignore[reportAttributeAccessIssue]
             return result if len(result) >= count else []
 
-        return wait_for(look, f"{kind.__name__} of task {task}", seconds=10, said=lambda: self.ground.said)
+        return wait_for(look, f"{kind.__name__} of task {task}", seconds=60, said=lambda: self.ground.said)
 
     def arrivals(self, task: int) -> int:
         """How often this task arrived, so far."""
@@ -109,7 +109,7 @@ def bench(folder: Path, toy: Toy, **options: Any) -> Iterator[Bench]:
                 puppet.close()
         assert place.server is not None
         place.server.send_signal(signal.SIGTERM)
-        place.ended(20)
+        place.ended()
         events = place.events()
         assert complaints(events, made.receipts, ended=False) == []
         assert models_again(plan_of(toy), events, made.reports) == []

@@ -28,7 +28,7 @@ from tests.network.toys import Toy, to_text
 from tests.processes import start
 
 ROOT = Path(__file__).parents[2]
-PATIENT = 60.0  # seconds that a test waits for anything before it calls it a failure
+PATIENT = 180.0  # seconds that a test waits for anything before it calls it a failure
 DEFAULTS = {"farewell_seconds": 1.0}
 
 
@@ -112,7 +112,7 @@ class Ground:
         family = children(self.server.pid)
         self.server.kill()
         self.server.wait()
-        wait_for(lambda: not [p for p in family if alive(p)], "end of the processes of a dead server", seconds=15)
+        wait_for(lambda: not [p for p in family if alive(p)], "end of the processes of a dead server", seconds=PATIENT)
 
     def kill_transmitter(self, which: int) -> None:
         """SIGKILL of one process that holds calls."""
@@ -129,7 +129,7 @@ class Ground:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.server.wait()
-        wait_for(lambda: not [p for p in family if alive(p)], "end of killed processes", seconds=15)
+        wait_for(lambda: not [p for p in family if alive(p)], "end of killed processes", seconds=PATIENT)
 
     # ---- looking
 

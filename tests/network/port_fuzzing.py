@@ -160,7 +160,7 @@ def knock(address: str, rng: Random, count: int) -> None:
     host, port = address.split(":")
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     for _ in range(count):
-        with socket.create_connection((host, int(port)), timeout=5) as line:
+        with socket.create_connection((host, int(port)), timeout=60) as line:
             frame = rng.randbytes(9) + rng.randbytes(rng.randrange(200))
             said = rng.choice(
                 (

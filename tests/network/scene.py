@@ -38,7 +38,7 @@ from fedfleet.testing.toys import opaque_executor
 from tests.network.evaluation.thread import ThreadEvaluator
 from tests.network.toys import Toy, payload_of, plan_of, worked, world_for
 
-SECONDS = 10.0  # after which a test that waits has failed
+SECONDS = 60.0  # after which a test that waits has failed
 
 
 class FakeSupervisor(Supervisor):

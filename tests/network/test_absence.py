@@ -119,9 +119,9 @@ def test_a_late_report_is_unwanted_and_its_device_goes_on(tmp_path):
     with ground(tmp_path, toy) as place:
         place.serve(lease=0.5, patience=0.2)
         with crowd(toy, place.address, [0]) as people, closing(Puppet(place.address, 1)) as late:
-            wait_for(lambda: _enrolled(late), "enrolment", seconds=20)
+            wait_for(lambda: _enrolled(late), "enrolment", seconds=60)
             errand = late.await_work()
-            wait_for(lambda: errand.work.task in {e.task for e in only(TaskLost, place.events())}, "lost task", seconds=20)
+            wait_for(lambda: errand.work.task in {e.task for e in only(TaskLost, place.events())}, "lost task", seconds=60)
             receipt = late.hand(*late.honest(toy, errand))
             assert receipt.status == Status.UNWANTED
             assert place.ended() == 0, place.said

@@ -82,7 +82,7 @@ def test_a_clock_that_jumps_by_days_changes_nothing(tmp_path, monkeypatch):
     with ground(tmp_path, toy) as place:
         place.serve(lease=20.0, patience=20.0)
         with crowd(toy, place.address) as people:
-            assert place.ended(30) == 0, place.said
+            assert place.ended() == 0, place.said
         events = place.events()
         assert complaints(events, people.receipts) == []
         assert place.models() == names

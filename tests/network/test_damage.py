@@ -74,7 +74,7 @@ def serving(folder, clients, width, tls, http):
         yield options.get("http", place.address), toy, call, reports
         assert place.server.poll() is None, place.said
         place.server.terminate()
-        place.ended(30)
+        place.ended()
         events = place.events()
         assert complaints(events, ended=False) == []
         assert models_again(plan_of(toy), events, reports) == []

@@ -22,7 +22,7 @@ from tests.network.fuzzing import LIKE, SLOW, Target, run, targets, tried
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-MESSAGES = 20_000
+MESSAGES = 8_000
 
 
 def fuzzed(seed, messages):

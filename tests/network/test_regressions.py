@@ -128,7 +128,7 @@ def test_an_interrupt_while_waiting_leaves_nothing_in_the_way(tmp_path):
         place.serve()
         place.await_listening()
         place.server.send_signal(signal.SIGINT)
-        assert place.ended(20) in (0, 130), place.said
+        assert place.ended() in (0, 130), place.said
         assert "Traceback" not in place.said
         place.serve(resume=True)
         with crowd(toy, place.address):

@@ -87,7 +87,7 @@ def test_a_device_takes_its_leave_when_it_is_asked_to_stop(tmp_path):
         with (tmp_path / "own.err").open("wb") as err:
             device = start("fedfleet.app.cli.main", *words, stdout=subprocess.DEVNULL, stderr=err, env=env, cwd=ROOT)
         made.devices.append(device)
-        wait_for(lambda: "wait" in (tmp_path / "own.err").read_text(), "word of what it waits for", seconds=30)
+        wait_for(lambda: "wait" in (tmp_path / "own.err").read_text(), "word of what it waits for", seconds=60)
         device.send_signal(signal.SIGTERM)
-        assert device.wait(20) in (0, 130, 143)
+        assert device.wait(60) in (0, 130, 143)
         assert "Traceback" not in (tmp_path / "own.err").read_text()

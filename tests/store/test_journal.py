@@ -79,7 +79,7 @@ def slowly(tree, gate):
 
     class Slow(ModelName):
         def __str__(self):
-            assert gate.wait(10)
+            assert gate.wait(60)
             return super().__str__()
 
     return Slow(tree)

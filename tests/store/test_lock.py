@@ -15,7 +15,7 @@ from fedfleet.store.lock import LOCK, hold_lock, holder_of
 def hold(folder, ready, free):
     with hold_lock(folder):
         ready.set()
-        free.wait(20)
+        free.wait(60)
 
 
 def test_a_second_process_is_refused_by_pid_until_the_first_is_gone(tmp_path):
@@ -23,7 +23,7 @@ def test_a_second_process_is_refused_by_pid_until_the_first_is_gone(tmp_path):
     ready, free = context.Event(), context.Event()
     first = context.Process(target=hold, args=(tmp_path, ready, free))
     first.start()
-    assert ready.wait(20)
+    assert ready.wait(60)
     with pytest.raises(BadInput, match=rf"in use by .* \(process {first.pid} on"), hold_lock(tmp_path):
         pass
     first.kill()  # the lock file stays, the lock does not

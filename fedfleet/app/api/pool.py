@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,11 +34,13 @@ def pool(
         devices: device processes; if there are fewer than clients, several clients take turns on one; default: one for each client.
         minutes: stop after that many minutes.
         cores: what the fastest device of the fleet gets of this machine's cores; the others get less, in proportion.
-        patience: for how many seconds a round waits for the whole fleet.
+        patience: for how many seconds a round waits for the whole fleet, or for a cohort if clients come and go.
         lease: after how many seconds a task without a report is lost.
         out: the folder to write; default: runs/NAME-pool-DIGEST.
         check: measure what this machine can emulate, and stop.
     """
+    if not (sys.platform.startswith("linux") and hasattr(os, "pidfd_open")):
+        raise BadInput("fedfleet pool needs Linux (5.3 or later) to limit processes; elsewhere start devices with fedfleet device")
     if check:
         return check_machine_answer()
     if spec is None:
@@ -54,7 +58,6 @@ def pool(
 
 def check_machine_answer() -> Answer:
     """What this machine can emulate, and how truly."""
-    import os
     from dataclasses import asdict
 
     from fedfleet.network.pool.machine_check import check_machine, load_warning

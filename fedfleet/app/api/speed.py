@@ -61,11 +61,11 @@ def profile(
     server: str | None = None,
     out: Path | None = None,
 ) -> Answer:
-    """Measure this device: inference and training time, memory, and the link to a server; answers with a row of a devices file.
+    """Measure this device: training and inference time, memory, and the link to a server; answers with a row of a devices file.
 
     Args:
         task: the task whose model is measured.
-        engine: what trains, as in `fedfleet device --engine`: torch or numpy.
+        engine: what trains, as in `fedfleet device --engine`: torch, numpy or mnn.
         batch: samples per training step.
         iterations: how often to repeat each measurement.
         side: use images of SIDE x SIDE pixels instead of the task's own size.

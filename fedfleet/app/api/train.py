@@ -117,8 +117,10 @@ def _check_spec(path: Path, spec: Spec) -> Answer:
     result |= {} if setup.people is None else {"people": setup.people.people, "clients": setup.plan.clients}
     result |= {} if private is None else {"privacy": private}
     result |= {} if times is None else {"edge": asdict(times)}
-    result["served"] = serve_refusal(setup) or "ok"
+    refusal = serve_refusal(setup)
+    result |= {} if refusal is None else {"served": refusal}
     notes = [*([] if private is None else [privacy_plan_text(private)]), *([] if times is None or times.slow else [str(times)])]
+    notes += [] if refusal is None else [f"fedfleet serve would refuse this spec: {refusal}"]
     notes = [*([] if setup.people is None else [f"data by owner: {setup.people}"]), *notes]
     lines = [f"{path} is valid; its digest is {spec.digest[:16]}", *notes]
     remarks = [*([note] if (note := counting_note(spec)) else []), *(f"WARNING: {warning}" for warning in result["warnings"])]

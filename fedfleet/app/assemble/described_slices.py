@@ -46,10 +46,10 @@ def describer(entry: Mapping[str, Any], whole: ModelDescription) -> Callable[[fl
 
 def with_shapes(facts: Mapping[Any, Any], entry: Mapping[str, Any]) -> Mapping[Any, Any]:
     """What builders may ask, with the shapes of the configuration instead of those of a model that is built here."""
-    return {**facts, FleetFacts: replace(facts[FleetFacts], model=partial(_cached, {}, shape_reader(entry)))}
+    return {**facts, FleetFacts: replace(facts[FleetFacts], model=partial(_shape_at, {}, shape_reader(entry)))}
 
 
-def _cached(known: dict[float, ModelShape], shape_of: Callable[[float], ModelShape], width: float) -> ModelShape:
+def _shape_at(known: dict[float, ModelShape], shape_of: Callable[[float], ModelShape], width: float) -> ModelShape:
     if width not in known:
         known[width] = shape_of(width)
     return known[width]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from fedfleet.app.assemble.table_config import device_recipe, found_data, is_tab
 from fedfleet.app.spec.table_checks import Table, build_part, resolve_part
 from fedfleet.core.engines import EngineName
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.kinds import CLASSIFICATION, KINDS
 from fedfleet.core.limits import LARGEST, MAX_COUNT, MAX_SEED
 from fedfleet.core.part_facts import FleetFacts, ModelOf, RunFacts
 from fedfleet.core.parts import Dataset, Task
@@ -30,11 +30,10 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.trees import Array, Tree, content_hash
 from fedfleet.network.device.client_runtime import ClientRuntime
 from fedfleet.network.device.local_data import ModelInputs, fit_to_model, read_samples, split_rows
+from fedfleet.network.device.work import SHARD, Fetch
 
 _UNREADABLE = "this version of FedFleet cannot read the client configuration that the server sent"
 _MOST_BYTES = 64 << 20  # of a configuration that a device reads
-# Frozen weights by their content hash.
-Fetch = Callable[[str], Tree]
 
 
 def build_client_runtime(
@@ -108,7 +107,7 @@ def _build_described_runtime(config: Table, data_path: Path | None, fetch: Fetch
         dataset = _own_dataset(config, _own_table(config), data_path)
         train, test = split_rows(len(dataset.y), config["data_seed"], key)
     else:
-        dataset, train, test = _rehearsal_data(config, data_path, key)
+        dataset, train, test = _rehearsal_data(config, data_path, key, fetch)
     frozen = _fetch_frozen(config["frozen"], fetch) if config["frozen"] else {}
     task = described_task(description, str(config["described"]["name"]), dataset, frozen)
     facts = {**with_shapes(_facts(config, task), config["described"]), ModelOf: lambda: model}
@@ -195,7 +194,7 @@ def _own_dataset(config: Table, table: Table, data_path: Path | None) -> Dataset
     return Dataset(fit_to_model(x, y, inputs, data_path), y, inputs.classes)
 
 
-def _rehearsal_data(config: Table, data_path: Path | None, key: int) -> tuple[Dataset, Ints, Ints]:
+def _rehearsal_data(config: Table, data_path: Path | None, key: int, fetch: Fetch | None) -> tuple[Dataset, Ints, Ints]:
     """The data of the run itself, made on this machine, and this client's rows of them."""
     try:
         table = resolve_part("tasks", config["task"], "task")
@@ -203,11 +202,25 @@ def _rehearsal_data(config: Table, data_path: Path | None, key: int) -> tuple[Da
             table = {**table, "path": str(found_data(table["path"])), "model": "auto"}
         task, train, test = _with_data(config, table, build_part("tasks", table), data_path, key)
     except ImportError as error:
-        raise BadInput(
-            f"this client rehearses with data of the run, and making them needs {error.name}, which this device lacks; give "
-            "samples of your own with --data, or install fedfleet[train]"
-        ) from None
+        if fetch is None:
+            raise
+        return _fetched_shard(config, fetch, str(error.name))
     return task.dataset, train, test
+
+
+def _fetched_shard(config: Table, fetch: Fetch, missing: str) -> tuple[Dataset, Ints, Ints]:
+    """The samples that the run deals to this client, from the server: making them needs a package that this device lacks."""
+    tree = fetch(SHARD)
+    parts = [tree[name] for name in ("train_x", "test_x", "train_y", "test_y")]
+    x, y = np.concatenate(parts[:2]), np.concatenate(parts[2:])
+    kind = KINDS[config["reading"]["kind"]] if "reading" in config else CLASSIFICATION
+    if "reading" not in config and (y.ndim != 1 or y.dtype.kind not in "iu"):
+        raise BadInput(f"rehearsals of this task need {missing}, which this device lacks; install fedfleet[train]")
+    train, test = np.arange(len(parts[0])), np.arange(len(parts[0]), len(x))
+    dataset = Dataset(x, y, config["inputs"]["classes"], kind=kind)
+    if checksum(dataset, train, test) != config["data"]["check"]:
+        raise Refused("the samples that came are not those that the configuration names")
+    return dataset, train, test
 
 
 def _own_table(config: Table) -> Table:

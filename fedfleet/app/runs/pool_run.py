@@ -25,6 +25,7 @@ from fedfleet.app.spec import Spec
 from fedfleet.app.terminal.answers import say
 from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.events import ModelCommitted
 from fedfleet.core.json_text import parse_json
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.executors.child_process import Child, last_line, package_env
@@ -36,8 +37,10 @@ from fedfleet.network.pool.device_pool import Pool, PoolPlan
 from fedfleet.network.pool.processes import end_leftovers, pool_name, recorded_pool
 from fedfleet.network.pool.restart_rule import RestartRule
 from fedfleet.network.protocol.frames import split_address
+from fedfleet.store import journal as journals
 from fedfleet.store.file_modes import private_files
 from fedfleet.store.files import write_atomically
+from fedfleet.store.journal_rows import decode
 from fedfleet.store.lock import hold_lock
 
 FORMAT = "fedfleet/pool@1"
@@ -108,7 +111,10 @@ def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, c
         frozen.write_bytes(pack_tree(setup.task.frozen))
     first = {"config": config.decode(), "frozen": str(frozen)}
     began = time.monotonic()
-    with _server(spec_path, folder, clients, options) as server:
+    availability = Availability(world)
+    # Everyone, so that the model does not depend on who called first; whoever comes and goes cannot be waited for.
+    expected = clients if availability.constant else min(clients, setup.plan.pace.cohort)
+    with _server(spec_path, folder, expected, options) as server:
         address = _await_address(server, folder)
         say(f"the server listens on {address}; {len(allocation)} device processes play {clients} clients")
         say(f"watch it with: fedfleet status {address}")
@@ -120,11 +126,11 @@ def _run(setup: Setup, folder: Path, options: PoolOptions, groups: PoolGroups, c
 
             with closing(Pool(plan, groups, template)) as pool:
                 watched = server if options.minutes is None else _Limited(server, began + 60.0 * options.minutes)
-                code = pool.run(watched, Availability(world))
+                code = pool.run(watched, availability)
                 report = _report(pool, setup, limits.first, groups, warnings, code)
     write_atomically(folder / "pool.json", (json.dumps(report, indent=1) + "\n").encode())
-    answer = _server_answer(folder)
     stopped = isinstance(watched, _Limited) and watched.stopped
+    answer = _stopped_answer(folder / "run") if stopped and code else _server_answer(folder)
     if code and not stopped:
         text = last_line((folder / "server.log").read_text(encoding="utf-8", errors="replace"))
         raise RunFailed(f"the server ended with exit code {code}: {text.removeprefix('fedfleet: ')}; see {folder / 'server.log'}")
@@ -152,10 +158,10 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 
 @contextmanager
-def _server(spec: Path, folder: Path, clients: int, options: PoolOptions) -> Iterator[subprocess.Popen[bytes]]:
+def _server(spec: Path, folder: Path, expected: int, options: PoolOptions) -> Iterator[subprocess.Popen[bytes]]:
     """The server's process, which dies with this one, and is stopped in order when this ends."""
     serve = [
-        "serve", str(spec), "--out", str(folder / "run"), "--address", "127.0.0.1:0", "--devices", str(clients),
+        "serve", str(spec), "--out", str(folder / "run"), "--address", "127.0.0.1:0", "--devices", str(expected),
         "--patience", str(options.patience), "--lease", str(options.lease), "--json",
     ]  # fmt: skip
     python = [sys.executable, "-P", "-m"]
@@ -194,6 +200,12 @@ def _server_answer(folder: Path) -> dict[str, Any]:
         if isinstance(answer, dict):
             return answer
     return {}
+
+
+def _stopped_answer(run: Path) -> dict[str, Any]:
+    """What can be said of a run whose server was stopped: it has no measures yet."""
+    commits = sum(isinstance(event, ModelCommitted) for event in decode(journals.rows_of(run / "run.db")))
+    return {"commits": commits, "out": str(run), "stopped_by": "minutes"}
 
 
 class _Limited:
@@ -252,7 +264,7 @@ def _report(
         "server_exit_code": code,
         "emulation": emulation(groups),
         "cores_as_declared": cores_as_declared(pool.journal.tasks(), limits),
-        "warnings": [*warnings],
+        "warnings": [*warnings, *pool.problems.values()],
         "devices": pool.rows(),
         "clients": [
             {

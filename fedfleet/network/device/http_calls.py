@@ -10,11 +10,14 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, RemoteDisconnected
 from typing import Any
 
+from fedfleet.core.errors import Refused
 from fedfleet.network.device.call_errors import Damaged, NoTls, Unreachable, WrongCertificate, status_error
 from fedfleet.network.device.server_line import CALL_SECONDS, ServerLine, split_server
+from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, MAX_HEAD_BYTES
 
-_PATH = "/v1/call/"
+_PATH, _SHARD_PATH = "/v1/call/", "/v1/shard"
+Head = tuple[str, str, dict[str, str]]  # verb, path and headers of a request without a body
 _HEADERS = {"Content-Type": "application/octet-stream"}
 _MAX_REPLY_BYTES = INLINE_BYTES + CHUNK + 2 * MAX_HEAD_BYTES
 _MAX_ERROR_BYTES = 1 << 16
@@ -51,6 +54,19 @@ class HttpLine(ServerLine):
         """Hang up."""
         self.renew()
 
+    def shard(self, caller: pb.Caller, most: int) -> bytes:
+        """The samples of a rehearsal that the run deals to this client, of at most so many bytes."""
+        head = ("GET", _SHARD_PATH, {"Authorization": f"Bearer {caller.client}:{caller.secret.hex()}"})
+        chunks, size = list[bytes](), 0
+        for chunk in self._request("Shard", (), 0, time.monotonic() + self.call_seconds, again=True, head=head):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > most:
+                self.renew()
+                raise Refused(f"the samples that the run deals to this client have more than {most} bytes (--max-bytes)")
+        self.bytes_down += size
+        return b"".join(chunks)
+
     def _ask(self, method: str, data: bytes, seconds: float) -> bytes:
         return self._collect(self._request(method, [data], len(data), time.monotonic() + seconds, again=True))
 
@@ -70,20 +86,22 @@ class HttpLine(ServerLine):
                 raise Damaged(f"an answer of more than {_MAX_REPLY_BYTES} bytes")
         return reply[0] if len(reply) == 1 else b"".join(reply)
 
-    def _request(self, method: str, pieces: Iterable[bytes], nbytes: int, until: float, *, again: bool = False) -> Iterator[bytes]:
+    def _request(
+        self, method: str, pieces: Iterable[bytes], nbytes: int, until: float, *, again: bool = False, head: Head | None = None
+    ) -> Iterator[bytes]:
         """The chunks of the answer to one request. Whatever goes wrong is one of `call_errors`; the connection then ends."""
         if self._at_call:
             self.renew()
         self._at_call = True
         try:
             try:
-                response = self._exchange(method, pieces, nbytes, until)
+                response = self._exchange(method, pieces, nbytes, until, head)
             except _Unanswered:
                 self.renew()
                 if not again:
                     raise Unreachable("UNAVAILABLE: the connection ended before the call") from None
                 self._at_call = True
-                response = self._exchange(method, pieces, nbytes, until)
+                response = self._exchange(method, pieces, nbytes, until, head)
             if response.status != 200:
                 raise self._refusal(response)
             if response.length is None:
@@ -114,7 +132,7 @@ class HttpLine(ServerLine):
             self.renew()
             raise Damaged(f"an answer that cannot be read ({type(error).__name__})") from None
 
-    def _exchange(self, method: str, pieces: Iterable[bytes], nbytes: int, until: float) -> HTTPResponse:
+    def _exchange(self, method: str, pieces: Iterable[bytes], nbytes: int, until: float, head: Head | None = None) -> HTTPResponse:
         """Send a request; the head of its answer."""
         http, is_fresh = self._http, self._http is None
         if http is None:
@@ -122,7 +140,10 @@ class HttpLine(ServerLine):
         self._wait_until(until)
         broken: OSError | None = None
         try:
-            http.request("POST", _PATH + method, _Sized(pieces), {**_HEADERS, "Content-Length": str(nbytes)})
+            if head is None:
+                http.request("POST", _PATH + method, _Sized(pieces), {**_HEADERS, "Content-Length": str(nbytes)})
+            else:
+                http.request(head[0], head[1], headers=head[2])
         except ssl.SSLError:
             raise
         except (BrokenPipeError, ConnectionResetError) as error:

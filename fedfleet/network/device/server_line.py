@@ -70,6 +70,11 @@ class ServerLine(ABC):
             self.bytes_down += len(chunk)
             yield chunk
 
+    def shard(self, caller: pb.Caller, most: int) -> bytes:
+        """The samples of a rehearsal that the run deals to this client; `NotFound` where it deals none, or none come this way."""
+        del caller, most
+        raise NotFound("over gRPC no samples come from the server")
+
     def send_report(self, data: bytes, seconds: float = CALL_SECONDS) -> tuple[pb.Receipt, memoryview]:
         """A framed report in one message; the receipt, and the model of the next work where it came along."""
         return self._parse_frame(self._call("Hand", data, min(seconds, self.call_seconds)), pb.Receipt)

@@ -32,7 +32,7 @@ from fedfleet.network.device.client_runtime import (
     train_task,
 )
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
-from fedfleet.network.device.retries import RetryPolicy, no_remark
+from fedfleet.network.device.retries import RetryPolicy, call_with_retries, no_remark
 from fedfleet.network.device.server_line import ServerLine
 from fedfleet.network.device.transfers import TooLate, fetch_blob
 from fedfleet.network.device.work_observer import NO_OBSERVER, WorkObserver
@@ -81,7 +81,9 @@ def usage_since(start: UsageMark, connection: ServerLine, samples: int, nbytes: 
     )
 
 
+# Frozen weights by their content hash, or this client's samples of a rehearsal by the name SHARD.
 Fetch = Callable[[str], Tree]
+SHARD = "|shard"
 
 
 class TaskRefusal(Exception):
@@ -144,7 +146,9 @@ def frozen_fetcher(context: WorkContext, work: pb.Work, until: float) -> Fetch:
     """How frozen weights come: out of the store, else from the server, once."""
 
     def fetch(name: str) -> Tree:
-        del name  # whoever asked compares what came with it
+        if name == SHARD:
+            return _shard(context, until)
+        # Otherwise whoever asked compares what came with the name.
         blob = work.frozen
         if not blob.name:
             raise Refused("the frozen weights of this device differ from those of the run, and the server does not offer them")
@@ -167,6 +171,18 @@ def _refusal_text(error: Exception) -> str:
     """Why a task cannot be done; a lack of memory is named as such, also where training says it in its own words."""
     text = str(error) or type(error).__name__
     return f"{OUT_OF_MEMORY}: {text}" if isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError) else text
+
+
+def _shard(context: WorkContext, until: float) -> Tree:
+    """The samples that a rehearsal deals to this client, from the server."""
+    connection, most = context.connection, context.caps.bytes
+    try:
+        data = call_with_retries(
+            lambda: connection.shard(context.caller, most), connection, context.wait, until - time.time(), context.remark
+        )
+    except NotFound as error:
+        raise Refused(f"this device cannot make the samples of the rehearsal, and the server gives none ({error})") from error
+    return unpack_tree(data)
 
 
 def head_of(work: pb.Work, caller: pb.Caller, payload: bytes = b"") -> pb.Report:

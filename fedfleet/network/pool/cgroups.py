@@ -101,7 +101,7 @@ def _pool_group(tree: GroupTree, name: str, controller: str) -> GroupTree:
     folder.mkdir(exist_ok=True)
     try:
         if tree.version == 2:
-            # In version 2 a group with processes cannot control its children, unless it is the root.
+            _make_room(tree.folder, name)
             _write(tree.folder / "cgroup.subtree_control", f"+{controller}")
             _write(folder / "cgroup.subtree_control", f"+{controller}")
     except OSError:
@@ -109,6 +109,14 @@ def _pool_group(tree: GroupTree, name: str, controller: str) -> GroupTree:
             folder.rmdir()
         raise
     return GroupTree(folder, tree.version, frozenset({controller}))
+
+
+def _make_room(folder: Path, name: str) -> None:
+    """In version 2 a group with processes cannot limit groups below it. If this process is alone in its own, it moves down."""
+    if _read(folder / "cgroup.procs").split() == [str(os.getpid())]:
+        leaf = folder / f"fedfleet-{name}-pool"
+        leaf.mkdir(exist_ok=True)
+        _write(leaf / "cgroup.procs", "0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,8 @@ class Pool:
         self._controller = Child("fedfleet.network.pool.cpu_controller")
         self._template = template(self._inbox)
         self._ready = False
+        # By the limit that could not be kept: a sentence for the report.
+        self.problems: dict[str, str] = {}
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 
@@ -110,7 +112,8 @@ class Pool:
                 next_look = now + LOOK_SECONDS
             if self._ready:
                 self._start_due(now)
-            self._handle(min([next_look, *(s.start_at for s in self._slots if s.start_at is not None)]) - now)
+            starts = [slot.start_at for slot in self._slots if slot.start_at is not None] if self._ready else []
+            self._handle(min([next_look, *starts]) - now)
         deadline = self._clock() + self.plan.farewell
         for device, slot in enumerate(self._slots):
             slot.start_at = None
@@ -187,11 +190,26 @@ class Pool:
         }
 
     def _set_kernel_limits(self, slot: _Slot) -> None:
-        slot.group.set_share(self._limits[slot.clients[0]].cpu_share)
+        self._set_group_share(slot, self._limits[slot.clients[0]].cpu_share)
         memory = [self._limits[client].memory_mb for client in slot.clients]
         if all(mb is not None for mb in memory):
-            slot.group.set_memory(int((max(mb or 0.0 for mb in memory) + _SPARE_MB) * (1 << 20)))
+            try:
+                slot.group.set_memory(int((max(mb or 0.0 for mb in memory) + _SPARE_MB) * (1 << 20)))
+            except OSError as error:
+                self.problems.setdefault(
+                    "memory", f"the kernel refused a limit of memory ({error.strerror}); allocations are limited"
+                )
         slot.oom_kills = slot.group.oom_kills()
+
+    def _set_group_share(self, slot: _Slot, share: float | None) -> None:
+        try:
+            slot.group.set_share(share)
+        except OSError as error:
+            self.problems.setdefault(
+                "cpu",
+                f"the kernel refused the share {share or 0.0:.3g} of a core ({error.strerror}), perhaps because this process "
+                "itself has less; devices with such shares ran without a limit; lower --cores",
+            )
 
     def _on_start(self, device: int, pid: int) -> None:
         slot, record = self._slots[device], self.journal.devices[device]
@@ -210,7 +228,7 @@ class Pool:
         if slot.group.cpu is None:
             self._controller.tell({"device": device, "share": share})
         else:
-            slot.group.set_share(share)
+            self._set_group_share(slot, share)
 
     def _end_turn(self, client: int) -> None:
         """The limits of a client's next turn: from the end of this one on, since the next one begins with its model."""

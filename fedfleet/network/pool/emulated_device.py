@@ -119,7 +119,13 @@ class TurnRecorder:
         """Tell the pool that a task is over."""
         self._rounds.pop(head.task, None)
         self._memory.pop(head.task, None)
-        self._emit({"event": "delivered", "client": self._client["client"], "task": head.task, "at": time.monotonic(), "end": end})
+        kind = pb.Kind.Name(head.kind).lower()
+        self._emit(
+            {
+                "event": "delivered", "client": self._client["client"], "task": head.task, "kind": kind, "at": time.monotonic(),
+                "end": end,
+            }
+        )  # fmt: skip
 
 
 # ---- limits that a device sets for itself -----------------------------------------------------------------------------

@@ -48,7 +48,8 @@ class PoolJournal:
             columns = {name: row.get(name) for name in _TASK_COLUMNS}
             self._tasks[key] = {"device": row["device"], **columns, "attempts": attempts, "delivered": None, "end": None}
         elif event == "delivered":
-            for key in [k for k in self._tasks if k[:2] == (row["client"], row["task"])]:
+            key = (row["client"], row["task"], row["kind"])
+            if key in self._tasks:  # else an earlier life of the device reported it, before it was killed
                 self._tasks[key] |= {"delivered": row["at"], "end": row["end"]}
 
     @property

@@ -25,10 +25,10 @@ def test_it_opens_and_closes(tmp_path):
         said = json.loads(process.stdout.readline())
         assert said["runs"] == str(tmp_path) and said["address"].startswith("http://127.0.0.1:")
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(said["address"] + "events?run=a", timeout=20) as stream:  # an open page does not hold it up
+        with opener.open(said["address"] + "events?run=a", timeout=60) as stream:  # an open page does not hold it up
             assert stream.readline().startswith(b"data:")
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
         assert process.stderr.read().strip() == "fedfleet: the dashboard is closed; the runs that it started continue"
     finally:
         process.kill()

@@ -27,6 +27,12 @@ def test_a_spec_must_be_named():
         pool()
 
 
+def test_other_systems_are_refused_with_a_way_out(monkeypatch):
+    monkeypatch.setattr("sys.platform", "darwin")
+    with pytest.raises(BadInput, match=r"needs Linux.*fedfleet device"):
+        pool(check=True)
+
+
 def test_a_folder_that_holds_something_is_refused(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("precious")

@@ -66,6 +66,19 @@ def test_what_cannot_be_served_is_refused(fedfleet, tmp_path):
     assert not (tmp_path / "typo").exists()
 
 
+def test_check_says_whether_a_spec_can_be_served_and_starts_nothing(fedfleet, tmp_path):
+    spec = written(tmp_path)
+    code, out, _ = fedfleet("serve", spec, "--check", "--json")
+    answer = json.loads(out)
+    assert code == 0 and answer["ok"] and answer["numpy"] is None and answer["least"] <= answer["devices"]
+    assert not (tmp_path / "runs").exists()
+    code, out, _ = fedfleet("serve", spec, "algorithm.use=fedkd", "--check", "--json")
+    assert code == 0 and "objective of fedkd is written for PyTorch" in json.loads(out)["numpy"]
+    refused(fedfleet("serve", spec, "algorithm.use=centralized", "--check"), "trains on all clients' data in one place")
+    code, out, _ = fedfleet("run", spec, "algorithm.use=centralized", "--check", "--json")
+    assert code == 0 and "one place" in json.loads(out)["served"]
+
+
 @pytest.fixture
 def fake():
     server = Fake()
@@ -100,7 +113,7 @@ def start(fake, tmp_path):
         child.communicate()
 
 
-def wait_for(ready, seconds=20.0):
+def wait_for(ready, seconds=60.0):
     until = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < until, "it took too long"

@@ -12,18 +12,20 @@ import pytest
 
 import fedfleet
 from fedfleet.app.api.device import device as be_device
-from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import client_config_for
+from fedfleet.app.assemble import assemble, device_runtime
+from fedfleet.app.assemble.client_config import client_config_for, shard_bytes
 from fedfleet.app.assemble.described_task import description_entry, model_of_entry
 from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.runs.served_run import AccessOptions, serve_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.executors.described_executor import described_executor
 from fedfleet.network.device.client_loop import Device, DeviceOptions
 from fedfleet.network.device.client_runtime import Assignment, train_task
 from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.device.server_calls import Connection
+from fedfleet.network.device.work import SHARD
 from fedfleet.network.protocol.frames import offer_to_bytes
 from fedfleet.network.server.options import ServeOptions
 from tests.app.runs.test_served_run import free_address
@@ -115,7 +117,7 @@ def test_served_devices_give_the_model_of_the_simulation_of_their_engine(engine,
     options = ServeOptions(address=address, devices=4, transmitters=0, quiet=True)
     served = serve_run(resolve(spec), tmp_path / "served", options, AccessOptions())
     for device in devices:
-        device.join(30)
+        device.join(120)
     simulated = fedfleet.run(spec, out=tmp_path / "simulated")
     assert len(results) == 4 and served.metrics["accuracy"] == simulated.metrics["accuracy"]
     assert (tmp_path / "served/model.safetensors").read_bytes() == (tmp_path / "simulated/model.safetensors").read_bytes()
@@ -154,3 +156,30 @@ def test_samples_of_another_shape_are_named(tmp_path):
 def test_an_engine_that_is_misspelt_is_named():
     with pytest.raises(BadInput, match="engine 'nunpy' is not known; did you mean 'numpy'"):
         be_device(engine="nunpy")
+
+
+def test_a_device_that_cannot_make_the_data_of_a_rehearsal_takes_them_from_the_server(tmp_path, monkeypatch):
+    setup = assemble(resolve(table("fedavg", "digits_mlp")))
+    config, plan = client_config_for(setup, 1), setup.plan
+    offer = offer_to_bytes(plan.algorithm.offer(plan.algorithm.init(plan.params), 1, {}))
+    here = train_task(build_client_runtime(config, engine="numpy"), Assignment(5), offer, {})
+
+    def missing(kind, table):
+        raise ModuleNotFoundError("no module", name="sklearn")
+
+    shard = unpack_tree(shard_bytes(setup, 1))
+    resolving = device_runtime.resolve_part
+    monkeypatch.setattr(
+        device_runtime, "resolve_part", lambda kind, *rest: missing(kind, rest) if kind == "tasks" else resolving(kind, *rest)
+    )
+    asked = []
+    runtime = build_client_runtime(config, fetch=lambda name: asked.append(name) or shard, engine="numpy")
+    assert asked == [SHARD] and train_task(runtime, Assignment(5), offer, {}).payload == here.payload
+    for odd, says in (
+        ({"train_y": shard["train_y"][::-1]}, "not those that the configuration names"),
+        ({"train_y": shard["train_y"].astype(np.float32), "test_y": shard["test_y"].astype(np.float32)}, "need sklearn, which"),
+    ):
+        with pytest.raises((Refused, BadInput), match=says):
+            build_client_runtime(config, fetch=lambda name, odd=odd: shard | odd, engine="numpy")
+    with pytest.raises(ModuleNotFoundError):
+        build_client_runtime(config, engine="numpy")

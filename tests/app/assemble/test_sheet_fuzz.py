@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-SHEETS = 400
+SHEETS = 150
 
 
 def fuzzed(seed, sheets):

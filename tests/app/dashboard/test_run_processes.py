@@ -88,7 +88,7 @@ def test_the_process_that_the_lock_names_hears_ctrl_c(starter, tmp_path):
         watch = RunWatcher(tmp_path)
         until(lambda: watch.refresh()["theirs"].status == RUNNING)
         starter.stop(watch.summaries["theirs"])
-        assert other.wait(30) in (-signal.SIGINT, 1, 130)
+        assert other.wait(60) in (-signal.SIGINT, 1, 130)
     finally:
         other.kill()
         other.wait()

@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 
 import fedfleet as ff
+from fedfleet.app.assemble import assemble
 from fedfleet.app.pages.report_page import report_run
 from fedfleet.app.runs import perform
-from fedfleet.app.runs.extra_measures import STUDY_WARNING, stored_class_measures, with_class_measures
+from fedfleet.app.runs.extra_measures import (
+    STUDY_WARNING,
+    noise_source,
+    served_noise_source,
+    stored_class_measures,
+    with_class_measures,
+    with_privacy,
+)
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.runs.served_run import AccessOptions, serve_run
 from fedfleet.app.spec import load_spec, resolve
@@ -178,17 +186,22 @@ def test_two_runs_of_one_secret_draw_other_noise(secret, tmp_path):
     assert a != b
 
 
-def test_a_server_needs_a_secret_and_local_noise_is_not_served(tmp_path, monkeypatch):
+def test_a_server_needs_a_secret_for_its_own_noise(tmp_path, monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
-    for use, why in (
-        ("gaussian", f"needs a secret; .*{VARIABLE}"),
-        ("local", "algorithm.private.*use gaussian or tree"),
-    ):
-        path = tmp_path / f"{use}.toml"
-        path.write_text(resolve(spec(use)).toml())
-        with pytest.raises(BadInput, match=why):
-            serve_run(load_spec(path), tmp_path / "served", ServeOptions(address="127.0.0.1:0", devices=4), AccessOptions())
+    path = tmp_path / "gaussian.toml"
+    path.write_text(resolve(spec("gaussian")).toml())
+    with pytest.raises(BadInput, match=f"needs a secret; .*{VARIABLE}"):
+        serve_run(load_spec(path), tmp_path / "served", ServeOptions(address="127.0.0.1:0", devices=4), AccessOptions())
     assert not (tmp_path / "served").exists()
+
+
+def test_noise_of_devices_comes_from_no_seed_and_needs_no_secret(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    local, central = (assemble(resolve(spec(use))).plan for use in ("local", "gaussian"))
+    assert served_noise_source(noise_source(local.algorithm), local.algorithm) == {"from": "devices"}
+    assert served_noise_source({"from": "seed"}, central.algorithm) == {"from": "seed"}
+    measured = with_privacy({"warnings": []}, local, {"from": "devices"}, [])
+    assert STUDY_WARNING not in measured["warnings"] and measured["privacy"]["noise_from"] == "devices"
 
 
 def test_a_bad_secret_leaves_no_folder(secret, tmp_path):

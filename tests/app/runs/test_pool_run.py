@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 import tomllib
 from contextlib import suppress
@@ -24,6 +22,7 @@ from fedfleet.network.pool.device_limits import DeviceLimits, FleetLimits
 from fedfleet.network.pool.processes import MARK
 from fedfleet.store import journal
 from fedfleet.store.files import load_tree
+from tests.processes import start
 
 ROOT = Path(__file__).parents[3]
 PATIENT = 120.0
@@ -62,11 +61,9 @@ class Pool:
 
     def start(self, *words, out=None):
         env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(self.folder / "state"), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "fedfleet.app.cli.main", "pool", str(self.spec), "--json", "--cores", "0.5"]
+        given = ["pool", self.spec, "--json", "--cores", "0.5", "--out", out or self.out, *words]
         with (self.folder / "said.json").open("wb") as answer, (self.folder / "said.txt").open("ab") as said:
-            self.process = subprocess.Popen(
-                [*command, "--out", str(out or self.out), *words], env=env, stdout=answer, stderr=said, cwd=self.folder
-            )
+            self.process = start("fedfleet.app.cli.main", *given, env=env, stdout=answer, stderr=said, cwd=self.folder)
         return self
 
     def ended(self):
@@ -228,6 +225,8 @@ def test_a_pool_ends_when_its_minutes_are_over(pool):
     assert emulated.ended() == 0, emulated.said
     assert "the time is up: stopping the server" in (emulated.folder / "said.txt").read_text()
     assert emulated.report["seconds"] > 0.0
+    assert emulated.answer["stopped_by"] == "minutes"
+    assert emulated.answer["commits"] >= 0
     assert emulated.left() == []
 
 

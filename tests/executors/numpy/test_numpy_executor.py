@@ -1,6 +1,5 @@
 """Numpy trains what PyTorch trains: every cell of the matrix of passes, every kind of task, every registered method."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -22,10 +21,11 @@ pytestmark = pytest.mark.slow
 WRITTEN_FOR_TORCH = {"second", "objective"}
 
 
-@pytest.mark.parametrize("name", ["dense", "convolutions", "batch norm"])
-def test_numpy_does_what_inline_does_in_the_cells_of_the_matrix(name):
+@pytest.mark.parametrize(
+    ("name", "every"), [("dense", 7), ("convolutions", 7), ("batch norm", 7), pytest.param("dense", 1, marks=pytest.mark.soak)]
+)
+def test_numpy_does_what_inline_does_in_the_cells_of_the_matrix(name, every):
     task = TASKS[name]()
-    every = 1 if name == "dense" and os.environ.get("FEDFLEET_SOAK") else 7
     some = [c for i, c in enumerate(cases(task)) if (i % every == 0 or c.name in SINGLES) and c.name not in WRITTEN_FOR_TORCH]
     assert len(some) > 10
     check_executor(described_executor("numpy", task), task, only=some)

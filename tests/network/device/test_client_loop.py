@@ -343,7 +343,7 @@ def test_a_signal_stops_a_device_that_waits_on_the_line(fake, tmp_path):
     check = fake.check
 
     def hold(data, context):
-        release.wait(10)
+        release.wait(60)
         return check(data, context)
 
     fake.stop()
@@ -358,7 +358,7 @@ def test_a_signal_stops_a_device_that_waits_on_the_line(fake, tmp_path):
     release.set()
     timer.join()
     one.connection.close(), one.store.close()
-    assert time.monotonic() - began < 5 and fake.left == 1
+    assert time.monotonic() - began < 45 and fake.left == 1
 
 
 def test_what_fails_with_much_text_is_told_in_one_short_line(fake, tmp_path):

@@ -227,7 +227,7 @@ def test_a_stream_without_any_message_is_no_single_message(serve: Callable[[Act]
             return
             yield b""
 
-        code, _ = await refusal(channel.stream_unary(method_path("echo"))(nothing(), timeout=5))
+        code, _ = await refusal(channel.stream_unary(method_path("echo"))(nothing(), timeout=1))
         assert code is not grpc.StatusCode.OK
 
     serve(act)

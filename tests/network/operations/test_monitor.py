@@ -144,7 +144,7 @@ def test_a_server_under_its_keepers_eyes(tmp_path):
             here = wait_for(lambda: present(place.out / "wire" / STATUS_FILE) == "11000000", "both devices in the file")
             assert here and stat.S_IMODE((place.out / "wire" / STATUS_FILE).stat().st_mode) == 0o600
         place.server.send_signal(signal.SIGTERM)
-        assert place.ended(20) == 130
+        assert place.ended() == 130
         assert not (place.out / "wire" / STATUS_FILE).exists(), "whoever has stopped says nothing of now"
         log = place.out / "wire" / "log.jsonl"
         told = [json.loads(line) for line in log.read_text().splitlines()]
@@ -173,5 +173,5 @@ def test_counts_of_the_run_go_on_after_a_kill(tmp_path):
 def test_a_port_for_metrics_that_is_taken_is_one_sentence(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken, ground(tmp_path, TOY) as place:
         place.serve(metrics="{}:{}".format(*taken.getsockname()), transmitters=1)
-        assert place.ended(30) == 2
+        assert place.ended() == 2
         assert place.said.count("\n") == 1 and "cannot listen at" in place.said

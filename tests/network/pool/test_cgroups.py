@@ -101,6 +101,16 @@ def test_a_device_joins_and_is_limited_in_version_2(tmp_path):
     assert group.join_files == [str(folder / "cgroup.procs")]
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_in_version_2_a_pool_that_is_alone_makes_room_first(tmp_path, monkeypatch, alone):
+    (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n" + ("" if alone else "1\n"))
+    writes = []
+    monkeypatch.setattr(cgroups, "_write", lambda path, text: writes.append((str(path.relative_to(tmp_path)), text)))
+    make_groups("p", [GroupTree(tmp_path, 2, frozenset({"cpu"}))])
+    room = [("fedfleet-p-pool/cgroup.procs", "0")] if alone else []
+    assert writes == [*room, ("cgroup.subtree_control", "+cpu"), ("fedfleet-p/cgroup.subtree_control", "+cpu")]
+
+
 @pytest.mark.parametrize("share", [0.01, 0.033, 0.25, 1.0, 3.5])
 def test_quotas_are_shares_that_the_kernel_takes(share):
     quota, period = quota_of(share)

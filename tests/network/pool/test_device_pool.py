@@ -132,6 +132,31 @@ def test_a_pool_without_its_relay_or_controller_fails(make_pool, helper):
             pool.run(Server(lambda: False), Script())
 
 
+class RefusedGroup:
+    """A control group that the kernel takes no limit for."""
+
+    cpu = "somewhere"
+    join_files = ()
+
+    def set_share(self, share):
+        raise OSError(22, "Invalid argument")
+
+    def set_memory(self, nbytes):
+        raise OSError(16, "Device or resource busy")
+
+    def oom_kills(self):
+        return 0
+
+
+@pytest.mark.slow
+def test_a_limit_that_the_kernel_refuses_is_in_the_report(make_pool):
+    with make_pool(1) as pool:
+        pool._slots[0].group = RefusedGroup()
+        assert pool.run(Server(lambda: pool.journal.devices[0].starts == 1), Script()) == 0
+        assert "Invalid argument" in pool.problems["cpu"]
+        assert "lower --cores" in pool.problems["cpu"]
+
+
 def test_the_relay_is_told_the_link_of_each_client(tmp_path):
     limits = FleetLimits(homogeneous(mbps=8.0, up_mbps=4.0)(client_keys(2), 0), 2)
     order = relay_order(PoolPlan(tmp_path, ("127.0.0.1", 7), [[0], [1]], limits))

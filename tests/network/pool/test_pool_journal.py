@@ -22,9 +22,10 @@ def test_a_task_that_is_done_again_after_a_death_counts_once_with_its_attempts(t
     journal = PoolJournal(tmp_path / "pool.jsonl", 1, lambda: 0.0)
     for began in (1.0, 3.0):
         journal.write("task", device=0, began=began, ended=began + 1, **TASK)
-    journal.write("delivered", device=0, client=2, task=5, at=4.5, end="safe")
+    journal.write("delivered", device=0, client=2, task=5, kind="train", at=4.5, end="safe")
     journal.write("task", device=0, began=6.0, ended=7.0, **TASK | {"task": 3})
     first, second = journal.tasks()
+    journal.write("delivered", device=0, client=2, task=5, kind="evaluate", at=9.0, end="late")  # another one of this number
     assert (first["task"], first["delivered"], first["end"]) == (3, None, None)
     assert (second["task"], second["attempts"], second["began"], second["delivered"], second["end"]) == (5, 2, 3.0, 4.5, "safe")
     journal.close()

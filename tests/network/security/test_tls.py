@@ -54,7 +54,7 @@ async def echoing(files):
 async def echoed(address, files):
     async with grpc.aio.secure_channel(address, client_credentials(files)) as channel:
         try:
-            return await channel.unary_unary("/test/Echo")(b"hello", timeout=5)
+            return await channel.unary_unary("/test/Echo")(b"hello", timeout=60)
         except grpc.aio.AioRpcError as error:
             return error.code()
 
@@ -166,7 +166,7 @@ def test_a_plain_caller_is_not_answered(ours):
     async def tried():
         async with echoing(plain_files(ours)) as port, grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             with pytest.raises(grpc.aio.AioRpcError):
-                await channel.unary_unary("/test/Echo")(b"hello", timeout=5)
+                await channel.unary_unary("/test/Echo")(b"hello", timeout=60)
 
     asyncio.run(tried())
 

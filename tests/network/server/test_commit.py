@@ -87,7 +87,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     made = commit.make_commit
 
     def waits(*args: object) -> ReportsGathered:
-        assert go.wait(10)
+        assert go.wait(60)
         return made(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(commit, "make_commit", waits)
