@@ -273,12 +273,14 @@ export class Device {
     const nothing = new Uint8Array(0);
     try {
       if (this.checked) work ??= (await this.connection.check(undefined, false)).work;
-      for (let times = 0; work && times < MOST_FAREWELLS; times++) {
+      // It leaves first, so that the answer to a task which it gives back is no other task; one that comes all the same goes back too.
+      for (let times = 0; times < MOST_FAREWELLS; times++) {
+        await this.connection.leave();
+        if (!work) break;
         const head = headOf(work, nothing, { declined: printable(why) });
         const receipt = await deliverReport(this.connection, work.task, head, nothing, Date.now() + 2000, () => {}, undefined);
         work = receipt?.next?.work;
       }
-      await this.connection.leave();
     } catch (error) {
       // If nobody hears it, that is no harm.
       if (!(error instanceof Unreachable || error instanceof CallRefused || error instanceof UnknownDevice || error instanceof NotFound)) throw error;
