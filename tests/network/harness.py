@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -72,7 +73,10 @@ class Ground:
         paths = [os.environ.get("FEDFLEET_TEST_PATH", ""), str(ROOT)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
         with (self.folder / "server.out").open("ab") as out, (self.folder / "server.err").open("ab") as err:
-            self.server = start(*command, stdout=out, stderr=err, env=env, cwd=ROOT)
+            if len(list(filter(None, paths))) > 1:  # what lies there changes the interpreter's own start, so that one has to start
+                self.server = subprocess.Popen([sys.executable, "-m", *command], stdout=out, stderr=err, env=env, cwd=ROOT)
+            else:
+                self.server = start(*command, stdout=out, stderr=err, env=env, cwd=ROOT)
         self.starts += 1
 
     def await_listening(self) -> None:
