@@ -103,6 +103,19 @@ VERBS: dict[str, Verb | Group] = {
             "evidence": "--evidence FILE",
         },
     ),
+    "edge": Verb(
+        f"{_API}.edge:edge",
+        options={
+            **_TLS_FILES, "upstream": "--upstream HOST:PORT", "listen": "--listen HOST:PORT", "store": "--store DIR",
+            "client_ca": "--client-ca FILE", "upstream_ca": "--upstream-ca FILE", "metrics": "--metrics HOST:PORT",
+        },
+        panels={
+            "The server": ("upstream", "client", "token", "token_file", "tls", "upstream_ca"),
+            "Its devices": (
+                "listen", "certificate", "key", "client_ca", "open_enrolment", "patience", "lease", "transmitters", "hold",
+            ),
+        },
+    ),
     "status": Verb(f"{_API}.serve:status", {"address": "[HOST:PORT]"}, {**_TLS_FILES, "server": "--server HOST:PORT"}),
     "trust": Verb(f"{_API}.access:trust", {"file": "FILE.py"}),
     "token": Verb(

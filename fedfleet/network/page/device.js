@@ -11,7 +11,7 @@ import { CallRefused, NotFound, Stopped, Tries, UnknownDevice, Unreachable, slee
 import { fitTable, readShard, splitCounts } from "./samples.js";
 import { equalBytes, hmac, join, sha256 } from "./sha256.js";
 
-const MOST_REST = 3600, MOST_FAILURES = 3, MOST_FAREWELLS = 3, USUAL_LEASE = 600, MOST_LEASE = 30 * 86400;
+const MOST_REST = 3600, MOST_FAILURES = 3, MOST_FAREWELLS = 4, USUAL_LEASE = 600, MOST_LEASE = 30 * 86400;
 const SHEET_LABEL = new TextEncoder().encode("fedfleet sheet 1\0");
 
 export class Device {
@@ -272,8 +272,10 @@ export class Device {
     if (!this.connection.authorization) return;
     const nothing = new Uint8Array(0);
     try {
-      if (this.checked) work ??= (await this.connection.check(undefined, false)).work;
-      for (let times = 0; work && times < MOST_FAREWELLS; times++) {
+      for (let times = 0; this.checked && times < MOST_FAREWELLS; times++) {
+        // The server may have given it another task since, and would wait for that one.
+        work ??= (await this.connection.check(undefined, false)).work;
+        if (!work) break;
         const head = headOf(work, nothing, { declined: printable(why) });
         const receipt = await deliverReport(this.connection, work.task, head, nothing, Date.now() + 2000, () => {}, undefined);
         work = receipt?.next?.work;

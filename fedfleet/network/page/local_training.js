@@ -120,7 +120,7 @@ export async function score(method, bytes, samples, tell = async () => {}, until
   return { correct, total: n, loss: loss / n };
 }
 
-/** Seconds of one training batch of this model on made-up numbers: {seconds, batch}. */
+/** Seconds of one training batch of this model on made-up numbers, after a first one that does not count: {seconds, batch, steps}. */
 export async function timeBatches(method, atLeast = 0.3) {
   const { model, batch } = method, width = model.sampleShape.reduce((a, b) => a * b, 1);
   const noise = (n, spread) => new Float32Array(n).map((_, i) => spread * Math.sin(i * 12.9898 + 1));
@@ -137,5 +137,5 @@ export async function timeBatches(method, atLeast = 0.3) {
     await train(method, { ...work, steps: next }, bytes, samples);
     steps += next;
   }
-  return { seconds: (performance.now() - began) / 1000 / steps, batch };
+  return { seconds: (performance.now() - began) / 1000 / steps, batch, steps };
 }

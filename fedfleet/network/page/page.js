@@ -168,7 +168,9 @@ function hear(kind, detail) {
       return say(`Round ${known.round}: ${what}`, `${Math.round(100 * detail.share)} % done, loss ${detail.loss.toFixed(3)}`, detail.share);
     }
     case "sending":
-      return say(`Round ${detail.round + 1}: sending the update`, view.bytes(detail.nbytes), 1);
+      return detail.nbytes
+        ? say(`Round ${detail.round + 1}: sending the update`, view.bytes(detail.nbytes), 1)
+        : say(`Round ${detail.round + 1}: sending the answer`, "A few numbers.", 1);
     case "resend":
       return say("Going on as before", `The update of round ${detail.round + 1} was ready, and is sent now.`);
     case "handed":

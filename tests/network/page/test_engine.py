@@ -95,7 +95,7 @@ def test_one_pass_of_a_convolutional_network_is_that_of_the_numpy_engine(tmp_pat
     compare(tmp_path, {"use": "har_cnn", "synthetic": True}, [{"use": "fedavg", "epochs": 1}], Assignment(2, share=0.25))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_one_pass_of_femnist_cnn_is_that_of_the_numpy_engine(tmp_path):
     compare(tmp_path, {"use": "femnist_cnn", "synthetic": True}, [{"use": "fedavg", "epochs": 1}], Assignment(2, share=0.25))
 

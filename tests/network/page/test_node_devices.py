@@ -106,6 +106,7 @@ def test_a_killed_device_goes_on_as_the_same_client(tmp_path):
     assert largest_difference(spec, tmp_path) < 1e-3
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore")
 def test_a_device_brings_a_csv_of_its_own(tmp_path):
     spec, http = spec_of(2), free_address()
