@@ -33,16 +33,16 @@ def from_run(folder: Path, *, out: Path, states: Path | None = None, source: str
     _, events, _ = open_run(folder)
     rows = fleets.device_rows(events, fleets.stored_profiles(folder), source)  # type: ignore[arg-type]
     measured = len(rows)
-    if states is not None:
+    intervals = None if states is None else fleets.stored_checkins(folder)
+    if states is not None and intervals is not None:
         check_writable("states", states)
-        intervals = fleets.stored_checkins(folder)
         seen = set(intervals.clients.tolist())
         rows = {client: row for client, row in rows.items() if client in seen}
     if not rows:
         raise BadInput(f"{folder}: no task of it has ended, and no device sent a profile, so nothing is known of its devices")
     names = {client: f"client-{client}" for client in rows}
     write_devices(str(out), fleets.fleet_table({names[client]: row for client, row in rows.items()}))
-    if states is not None:
+    if states is not None and intervals is not None:
         write_states(str(states), fleets.availability(intervals, names))
     unknown = sum("down_kbps" not in row for row in rows.values())
     result = {
