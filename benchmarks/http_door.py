@@ -1,10 +1,11 @@
 """What an exchange costs the process that answers it: over gRPC (grpc.aio, the server of a frontend) and over the HTTP door, by turns.
 
-    python -m benchmarks.http_door [--payload-bytes 100000] [--connections 64] [--seconds 3] [--repeats 3] [--tls] [--json]
+    python -m benchmarks.http_door [--payload-bytes 100000] [--connections 64] [--seconds 3] [--repeats 3] [--tls] [--held N] [--json]
 
 An exchange is two calls, one that brings the model and one that takes a report of as many bytes; handlers answer with bytes that are
 ready. Each device has a connection of its own, as in a fleet. Figures are processor milliseconds of an exchange in the server's
-process, and in that of the load, which is not the device's. Rates are those of the moment.
+process, and in that of the load, which is not the device's. Rates are those of the moment. With `--held` so many devices only wait, each on
+a call that is held, and the figure is the kilobytes of the server's process for each of them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -38,6 +40,7 @@ from fedfleet.network.stress.raw_grpc import reserve_port
 SELF = "benchmarks.http_door"
 PATIENCE = 120.0
 SERVERS = {"grpc.aio": "grpc", "gRPC, server of a frontend": "grpc", "HTTP door": "http"}
+HTTP2 = "HTTP door, HTTP/2"  # over TLS alone, and where h2 is installed
 
 
 class Row(NamedTuple):
@@ -66,6 +69,25 @@ def measure(name: str, settings: dict[str, Any]) -> Row:
     return Row(count / done["seconds"], used[0] * 1e3 / count, used[1] * 1e3 / count)
 
 
+def held_kilobytes(name: str, settings: dict[str, Any]) -> float:
+    """Memory of a server's process for each device whose call it holds."""
+    with ExitStack() as stack:
+        port = stack.enter_context(reserve_port())
+        told = {**settings, "address": "127.0.0.1:{1}".format(*port.getsockname()), "kind": name}
+        server = stack.enter_context(Child(SELF, {"role": "serve", **told}, arguments=["role"]))
+        server.answer(PATIENCE)
+        before = resident_kilobytes(server.pid)
+        load = stack.enter_context(Child(SELF, {"role": "load", **told}, arguments=["role"]))
+        load.answer(PATIENCE)
+        return (resident_kilobytes(server.pid) - before) / settings["connections"]
+
+
+def resident_kilobytes(pid: int) -> int:
+    """What a process has in memory."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
 # ---- servers -----------------------------------------------------------------------------------------------------------
 
 
@@ -81,9 +103,13 @@ async def serve(told: dict[str, Any]) -> None:
         del data, call
         return b"ok"
 
-    methods = {"Check": down, "Hand": up}
+    async def hold(data: bytes, call: Any) -> bytes:
+        await asyncio.sleep(PATIENCE)
+        return await up(data, call)
+
+    methods = {"Check": down, "Hand": up, "Leave": hold}
     tls = {"certificate": told["certificate"], "key": told["key"]} if told["certificate"] else {}
-    if told["kind"] == "HTTP door":
+    if told["kind"].startswith("HTTP door"):
         config = SimpleNamespace(http=told["address"], hold=4096, in_flight_bytes=1 << 30, tls=tls, origins=[], page=False)
 
         async def answer(method: str, data: bytes, call: Any) -> bytes:
@@ -123,13 +149,18 @@ class GrpcDevice:
 
     def __init__(self, told: dict[str, Any]) -> None:
         self._channel = channel_to(Target(told["address"], told["ca"]))
-        self._check, self._hand = (self._channel.unary_unary(method_path(name)) for name in ("Check", "Hand"))
+        names = ("Check", "Hand", "Leave")
+        self._check, self._hand, self._wait = (self._channel.unary_unary(method_path(name)) for name in names)
         self._report = bytes(told["nbytes"])
 
     async def exchange(self) -> None:
         """The model, then a report."""
         await self._check(b"give me work")
         await self._hand(self._report)
+
+    async def wait(self) -> None:
+        """A call that is held."""
+        await self._wait(b"x" * 60)
 
     async def close(self) -> None:
         """Hang up."""
@@ -146,16 +177,70 @@ class HttpDevice:
 
     async def exchange(self) -> None:
         """The model, then a report."""
+        for request in self._requests:
+            await self._ask(request)
+
+    async def wait(self) -> None:
+        """A call that is held."""
+        await self._ask(_request("Leave", b"x" * 60))
+
+    async def _ask(self, request: bytes) -> None:
         if self._streams is None:
             host, port = self._told["address"].split(":")
             context: ssl.SSLContext | None = client_context(ClientFiles(Path(self._told["ca"]))) if self._told["ca"] else None
             self._streams = await asyncio.open_connection(host, int(port), ssl=context, limit=1 << 20)
         reader, writer = self._streams
-        for request in self._requests:
-            writer.write(request)
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head[head.index(b"Content-Length: ") + 16 :].split(b"\r\n", 1)[0])
-            await reader.readexactly(length)
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head[head.index(b"Content-Length: ") + 16 :].split(b"\r\n", 1)[0])
+        await reader.readexactly(length)
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._streams is not None:
+            self._streams[1].close()
+
+
+class Http2Device:
+    """One device over HTTP/2."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        from h2.config import H2Configuration
+        from h2.connection import H2Connection
+
+        self._told, self._report, self._streams = told, bytes(told["nbytes"]), None
+        self._h2 = H2Connection(H2Configuration(client_side=True))
+
+    async def exchange(self) -> None:
+        """The model, then a report."""
+        await self._ask("Check", b"give me work")
+        await self._ask("Hand", self._report)
+
+    async def _ask(self, name: str, body: bytes) -> None:
+        from h2.events import DataReceived, StreamEnded
+
+        h2 = self._h2
+        if self._streams is None:
+            context = client_context(ClientFiles(Path(self._told["ca"])))
+            context.set_alpn_protocols(["h2"])
+            host, port = self._told["address"].split(":")
+            self._streams = await asyncio.open_connection(host, int(port), ssl=context)
+            h2.initiate_connection()
+        reader, writer = self._streams
+        stream = h2.get_next_available_stream_id()
+        head = [(":method", "POST"), (":path", f"/v1/call/{name}"), (":scheme", "https"), (":authority", "a")]
+        h2.send_headers(stream, [*head, ("content-length", str(len(body)))])
+        left, over = memoryview(body), False
+        while not over:
+            while left and (room := min(h2.local_flow_control_window(stream), h2.max_outbound_frame_size)) > 0:
+                h2.send_data(stream, bytes(left[:room]), end_stream=len(left) <= room)
+                left = left[room:]
+            writer.write(h2.data_to_send())
+            for event in h2.receive_data(await reader.read(1 << 16)):
+                if isinstance(event, DataReceived):
+                    h2.acknowledge_received_data(event.flow_controlled_length, stream)
+                over = over or isinstance(event, StreamEnded)
+        writer.write(h2.data_to_send())
 
     async def close(self) -> None:
         """Hang up."""
@@ -172,8 +257,18 @@ def _request(name: str, body: bytes) -> bytes:
 
 async def load(told: dict[str, Any]) -> None:
     """All devices in a closed loop for so many seconds, when told to."""
-    kind = GrpcDevice if SERVERS[told["kind"]] == "grpc" else HttpDevice
+    kind: Any = Http2Device if told["kind"] == HTTP2 else GrpcDevice if SERVERS[told["kind"]] == "grpc" else HttpDevice
     devices = [kind(told) for _ in range(told["connections"])]
+    if told["held"]:
+        waiting = list[asyncio.Task[None]]()
+        for device in devices:
+            waiting.append(asyncio.create_task(device.wait()))
+            await asyncio.sleep(0.005)  # one after the other, as devices come
+        await asyncio.sleep(told["seconds"])
+        assert not any(task.done() for task in waiting)
+        send_message({"ready": True})
+        await asyncio.to_thread(read_message)
+        return
     await asyncio.gather(*(device.exchange() for device in devices))
     send_message({"ready": True})
     await asyncio.to_thread(read_message)
@@ -206,15 +301,28 @@ def main() -> None:
     words.add_argument("--seconds", type=float, default=3.0)
     words.add_argument("--repeats", type=int, default=3)
     words.add_argument("--tls", action="store_true")
+    words.add_argument("--held", type=int, default=0)
     words.add_argument("--json", action="store_true")
     asked = words.parse_args()
-    settings: dict[str, Any] = {"nbytes": asked.payload_bytes, "connections": asked.connections, "seconds": asked.seconds}
+    settings: dict[str, Any] = {
+        "nbytes": asked.payload_bytes,
+        "connections": asked.connections,
+        "seconds": asked.seconds,
+        "held": asked.held,
+    }
     with tempfile.TemporaryDirectory() as folder:
         files = make_certificates(Path(folder) / "tls", CertificateRequest(hosts=("127.0.0.1",)), utc_now()) if asked.tls else None
         settings |= {name: str(getattr(files, name)) if files else "" for name in ("certificate", "key", "ca")}
-        runs = [{name: measure(name, settings) for name in SERVERS} for _ in range(asked.repeats)]
+        if asked.held:
+            for name in SERVERS:
+                print(
+                    f"{name:30}{held_kilobytes(name, {**settings, 'connections': asked.held}):8.1f} kB for each call that is held"
+                )
+            return
+        names = [*SERVERS, *([HTTP2] if asked.tls and find_spec("h2") else [])]
+        runs = [{name: measure(name, settings) for name in names} for _ in range(asked.repeats)]
     medians = {
-        name: Row(*(statistics.median(column) for column in zip(*(run[name] for run in runs), strict=True))) for name in SERVERS
+        name: Row(*(statistics.median(column) for column in zip(*(run[name] for run in runs), strict=True))) for name in names
     }
     first = next(iter(medians.values())).server_ms
     rows = [{"row": name, **row._asdict(), "of_first": row.server_ms / first} for name, row in medians.items()]

@@ -82,10 +82,27 @@ def option(p: Any) -> str:
     return f"| `{named}` | {p.help or ''} | {default} |"
 
 
+def onnx_page() -> str:
+    """What of ONNX files can be trained."""
+    from fedfleet.tasks.description.onnx_operators import OPERATORS
+
+    lines = [
+        "# Operators of ONNX",
+        "",
+        "Made from the code by `make docs`: the operators that a file with a model to be trained may have. A file with another",
+        "operator is refused, and the refusal names the node. Shapes that a file computes itself are followed.",
+        "FedFleet writes files of opset 17.",
+        "",
+        *(f"- `{name}`" for name in sorted(OPERATORS)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
     REFERENCE / "parts.md": parts_page,
     REFERENCE / "commands.md": commands_page,
     REFERENCE / "python.md": python_page,
+    REFERENCE / "onnx.md": onnx_page,
 }
 
 if __name__ == "__main__":

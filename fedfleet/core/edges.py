@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 
 MAX_SYNCS = 1024  # averages in one turn at most: they number the devices' tasks
+# The setting with which an edge tells a device the number by which it draws its batches: all devices of an average share one.
+DRAW_TASK = "draw_task"
+# The setting with which an edge asks a device not to train but to give the rows of its task to other devices of the same person.
+GIVE_SAMPLES = "give_samples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +116,13 @@ class Turn:
 @dataclass(frozen=True, slots=True)
 class EdgeRule:
     """How edges spend their turns. `plan` gets all edges of a wave together, since the server may weigh them against each
-    other before they begin. How long an edge's last turn took is in its memory, as "seconds"."""
+    other before they begin. How long an edge's last turn took is in its memory, as "seconds". `moves_samples`: samples may change
+    device. `by_labels`: it goes by the labels of samples, so that whoever plans must know them."""
 
     name: str
     plan: Callable[[Sequence[Visit]], Sequence[Turn]]
+    moves_samples: bool = False
+    by_labels: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def fedgs(
         shares = prior()
         return [turn(visit, shares) for visit in visits]
 
-    return EdgeRule("fedgs", plan)
+    return EdgeRule("fedgs", plan, by_labels=True)
 
 
 def shuffle_rows(visit: Visit, slot: int, epoch: int) -> Ints:

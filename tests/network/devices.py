@@ -28,7 +28,7 @@ def attend(address: str, folder: Path, client: int) -> None:
         device = Device(
             line,
             store,
-            DeviceOptions(client=client),
+            DeviceOptions(client=client, share_samples=True),
             build_client_runtime,
             lambda text: say(f"device {client}: {text}"),
         )

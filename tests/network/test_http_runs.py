@@ -70,12 +70,13 @@ def test_devices_over_http_give_the_model_of_the_simulation(engine, over, tmp_pa
 def test_a_mixed_fleet_ends_as_its_simulation_does_although_everything_is_killed(method, tmp_path):
     """Half of the devices over HTTP, half over gRPC; a frontend is killed, then the whole server."""
     http = free_address()
-    with fleet(tmp_path, METHODS[method], clients=8, rounds=3) as made:
+    with fleet(tmp_path, METHODS[method], clients=8, rounds=5) as made:
         words = ("--devices", "8", "--patience", "120", "--http", http)
         made.serve(*words)
+        made.place.await_listening()  # a device that never heard of its server would not wait for it for long
         made.start(0, 2, 4, 6)
         made.start(1, 3, 5, 7, server=f"http://{http}")
-        made.place.await_listening()
+        made.place.await_event(ModelCommitted, seconds=3 * PATIENT)
         made.place.kill_transmitter(0)
         made.place.kill_everything()
         made.serve(*words, resume=True)
@@ -90,12 +91,13 @@ def test_a_device_over_http_outlives_its_server(tmp_path):
     with fleet(tmp_path, METHODS["fedavg"], clients=2, rounds=12) as made:
         words = ("--devices", "2", "--patience", "120", "--transmitters", "1", "--http", http)
         made.serve(*words)
+        made.place.await_listening()
         made.start(0, 1, server=f"http://{http}")
-        made.place.await_event(ModelCommitted, 3)
+        made.place.await_event(ModelCommitted, 3, seconds=3 * PATIENT)
         made.place.kill_transmitter(0)
-        made.place.await_event(ModelCommitted, 5)
+        made.place.await_event(ModelCommitted, 5, seconds=3 * PATIENT)
         made.place.kill_everything()
         made.serve(*words, resume=True)
-        assert made.place.ended(2 * PATIENT) == 0, made.said()
+        assert made.place.ended(3 * PATIENT) == 0, made.said()
         assert made.place.last_model() == made.simulated()
         assert made.devices[0].wait(PATIENT) == 0

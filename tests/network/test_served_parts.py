@@ -85,8 +85,8 @@ def test_every_part_is_described_to_devices_or_refused_in_one_sentence(cell, noi
     refusal = serve_refusal(setup)
     assert (refusal is None) == (cell != {"algorithm": "centralized"}), refusal
     if refusal is None:
-        for client in range(CLIENTS):
-            assert json.loads(client_configs(setup)(client, False))["client"] == client
+        config_of = client_configs(setup)
+        assert [json.loads(config_of(client, False))["client"] for client in range(CLIENTS)] == [*range(CLIENTS)]
 
 
 def test_slices_in_a_codec_are_served_as_they_are_simulated(tmp_path):

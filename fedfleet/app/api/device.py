@@ -45,11 +45,12 @@ def device(
     min_noise: _Seconds = 0.0,
     patience: _Seconds = 600.0,
     evidence: Path | None = None,
+    share_samples: bool = False,
 ) -> Answer:
     """Be one device: enrol at a server, then pull tasks, train on samples that stay here, and report until the run is over.
 
     Args:
-        server: the server's address.
+        server: the server's address, HOST:PORT; a URL (https://HOST:PORT) calls over HTTP, without gRPC.
         client: which client of the fleet to be, from 0; default: as before, or a free one.
         token: the token that invites this device; also FEDFLEET_TOKEN or --token-file.
         token_file: a file that holds the token.
@@ -72,6 +73,7 @@ def device(
             (algorithm.private.use = "local"); default: 0, any run.
         patience: for how many seconds to try a server that went out of reach.
         evidence: evidence of this device's integrity, if the server asks for it.
+        share_samples: let the edge move samples of this device to other devices of the same person, as shufflefl does.
     """
     chosen: EngineName = one_of("engine", engine, ENGINES)
     require_engine(chosen)
@@ -87,6 +89,7 @@ def device(
         evidence=b"" if evidence is None else evidence.read_bytes(),
         caps=Caps(max_bytes, max_steps, max_tasks, max_seconds, min_noise),
         patience=patience,
+        share_samples=share_samples,
     )
     local = LocalSetup(store, data, Trust(tls, ca, certificate, key))
     summary = run_device(server, local, options, partial(_build_runtime, trust_code, chosen), say, _check_samples)

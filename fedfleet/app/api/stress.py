@@ -33,10 +33,11 @@ def stress(
     in_flight: Annotated[int, Ge(1), Le(1_000_000)] | None = None,
     generators: Workers = 1,
     tls: bool = False,
+    http: bool = False,
     ablation: bool = False,
     sweep: str | None = None,
 ) -> Answer:
-    """Serve a run without training to as many clients as wanted, over real gRPC on the loopback; print rates and memory.
+    """Serve a run without training to as many clients as wanted, over real gRPC or HTTP on the loopback; print rates and memory.
 
     The limit beside it is gRPC alone: the same bytes down and up, through as many processes, in the same run.
 
@@ -50,6 +51,7 @@ def stress(
         in_flight: payloads on their way at once; default: 256, or 48 large ones.
         generators: processes that play clients.
         tls: over TLS 1.3, raw gRPC too.
+        http: clients call over HTTP; the limit beside it stays gRPC alone.
         ablation: also without the server's mechanisms, adding one at a time.
         sweep: these numbers of clients instead, one after another.
     """
@@ -57,7 +59,7 @@ def stress(
     from fedfleet.network.stress.stress_run import Stress, run_ablation, run_sweep, sizes_of
 
     dummy = Dummy(clients, payload_bytes, rounds, one_of("mode", mode, ("sync", "fedbuff")))
-    options = Stress(dummy, -1 if transmitters is None else transmitters, generators, in_flight or 0, durable, tls=tls)
+    options = Stress(dummy, -1 if transmitters is None else transmitters, generators, in_flight or 0, durable, tls=tls, http=http)
     rows: list[dict[str, Any]] = []
     for row in run_sweep(options, sizes_of(sweep) if sweep else [clients]):
         rows.append(row)
@@ -78,6 +80,7 @@ def stress_text(answer: dict[str, Any]) -> str:
     title = (
         f"{answer['payload_bytes']:,} bytes each way, {answer['mode']}, {kind}, {answer['transmitters']} transmitters, "
         f"{answer['generators']} generators, {answer['in_flight']} in flight{', TLS' if answer['tls'] else ''}"
+        f"{', over HTTP' if answer['http'] else ''}"
     )
     tables = [_table(title, [name for name, _ in _COLUMNS], [[_cell(row, key) for _, key in _COLUMNS] for row in rows])]
     if "ablation" in answer:

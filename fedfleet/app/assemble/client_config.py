@@ -16,11 +16,14 @@ import numpy as np
 from fedfleet.app.assemble.algorithm import table_for
 from fedfleet.app.assemble.config_format import FORMAT, checksum
 from fedfleet.app.assemble.described_task import description_entry
+from fedfleet.app.assemble.edge_config import NO_ROWS, check_edges, edge_configs
 from fedfleet.app.assemble.private_noise import with_private_noise
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.table_config import is_table, table_entries
+from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import Table
 from fedfleet.core.errors import BadInput
+from fedfleet.core.records import Ints
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.tasks.backbones import BUILTIN, LITE0
 
@@ -54,6 +57,10 @@ def client_configs(setup: Setup, *, local: bool = False) -> Callable[[int, bool]
         "described": description_entry(setup),
     }
 
+    if setup.spec.edge is not None:
+        edge_config = edge_configs(setup, shared, lambda device, key, rows: _device_entries(setup, spec, device, key, rows))
+        return lambda edge, brings_own=False: edge_config(edge)
+
     def config_of(client: int, brings_own: bool = False) -> bytes:
         if not 0 <= client < len(world.keys):
             raise BadInput(f"there is no client {client} in a fleet of {len(world.keys)}")
@@ -83,7 +90,7 @@ def _task_entries(setup: Setup, *, local: bool) -> Table:
 def check_sendable(setup: Setup) -> None:
     """Refuse a run that cannot be described to devices."""
     if setup.spec.edge is not None:
-        raise BadInput("edge: a server cannot work with devices behind edges over the network yet; remove [edge]")
+        check_edges(setup)
     if setup.spec.has_custom_task:
         raise BadInput(
             'task.use = "own": a model that was given as an object of Python cannot be sent to devices; write it into a file and '
@@ -91,10 +98,25 @@ def check_sendable(setup: Setup) -> None:
         )
 
 
+def _device_entries(setup: Setup, spec: Spec, device: int, key: int, rows: Ints) -> Table:
+    """The own part of the configuration of a device behind an edge. It tests nothing: the server does."""
+    return {
+        "client": device,
+        "key": f"{key:016x}",
+        "algorithm": _sendable_table(table_for(spec, device, ""), "algorithm"),
+        "memory_mb": None,
+        "data": _shard_of(setup, rows, NO_ROWS),
+    }
+
+
 def _shard(setup: Setup, client: int) -> Table:
     """This client's rows, and their labels where these were changed: the device has the data, as in a rehearsal."""
-    shard, labels = setup.world.data.shard, setup.task.dataset.y
-    train, test = shard(client, "train", 0), shard(client, "test", 0)
+    shard = setup.world.data.shard
+    return _shard_of(setup, shard(client, "train", 0), shard(client, "test", 0))
+
+
+def _shard_of(setup: Setup, train: Ints, test: Ints) -> Table:
+    labels = setup.task.dataset.y
     result: Table = {"use": "shard", "train": train.tolist(), "test": test.tolist()}
     if setup.labels_changed:
         result["labels"] = labels[train].tolist()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedfleet.app.spec.table_checks import Table
+from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.part_facts import ModelFacts
 from fedfleet.core.parts import Algorithm, Dataset, Task
@@ -53,6 +54,10 @@ def description_entry(setup: Setup) -> Table:
 def check_passes(algorithm: Algorithm) -> None:
     """Refuse a method whose clients' half only PyTorch can train, by the pass of its first client."""
     local = algorithm.local(0, {})
+    if isinstance(local, NestedPass):
+        # The devices behind edges train.
+        check_passes(local.algorithm)
+        return
     if not isinstance(local, LocalPass):
         raise BadInput(f"{algorithm.name} trains with code of its own")
     objective = torch_objective(algorithm)

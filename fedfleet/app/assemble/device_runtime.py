@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,7 @@ def _build_runtime(config: Table, data_path: Path | None, fetch: Fetch | None, t
         test=test,
         execute=inline(task, threads=1),
         frozen=config["frozen"],
+        make_executor=partial(inline, threads=1),
     )
 
 
@@ -124,6 +126,7 @@ def _build_described_runtime(config: Table, data_path: Path | None, fetch: Fetch
         test=test,
         execute=described_executor(engine, task, describer(config["described"], description)),
         frozen=config["frozen"],
+        make_executor=lambda other: described_executor(engine, other, describer(config["described"], description)),
     )
 
 
@@ -135,6 +138,8 @@ def _parse_config(config_bytes: bytes) -> Table:
         config = json.loads(config_bytes)
     except (ValueError, RecursionError) as odd:
         raise Refused(f"{_UNREADABLE}: it is not JSON ({type(odd).__name__})") from None
+    if isinstance(config, dict) and "edge" in config:
+        raise Refused("this client of the run is an edge with devices of its own; start it with fedfleet edge")
     if not isinstance(config, dict) or config.get("form") != FORMAT:
         raise Refused(f"{_UNREADABLE}: its format is not {FORMAT}; install the same version on both sides")
     for name, kind in _KINDS.items():
@@ -204,11 +209,11 @@ def _rehearsal_data(config: Table, data_path: Path | None, key: int, fetch: Fetc
     except ImportError as error:
         if fetch is None:
             raise
-        return _fetched_shard(config, fetch, str(error.name))
+        return _fetch_shard(config, fetch, str(error.name))
     return task.dataset, train, test
 
 
-def _fetched_shard(config: Table, fetch: Fetch, missing: str) -> tuple[Dataset, Ints, Ints]:
+def _fetch_shard(config: Table, fetch: Fetch, missing: str) -> tuple[Dataset, Ints, Ints]:
     """The samples that the run deals to this client, from the server: making them needs a package that this device lacks."""
     tree = fetch(SHARD)
     parts = [tree[name] for name in ("train_x", "test_x", "train_y", "test_y")]

@@ -49,7 +49,17 @@ def _target_of_server(setup: Setup, options: ServeOptions) -> bool:
     return options.evaluate == "devices" and parsed is not None and parsed[0] not in ("score", kind.score.lower().replace(" ", "_"))
 
 
+def _evaluation_behind_edges(setup: Setup, options: ServeOptions) -> bool:
+    return setup.spec.edge is not None and options.evaluate != "server"
+
+
 SETUP_RULES: tuple[SetupRule, ...] = (
+    SetupRule(
+        "--evaluate devices",
+        "edges evaluate no models, and pass none on to be evaluated",
+        "with [edge], leave --evaluate out: the server itself evaluates",
+        breaks=_evaluation_behind_edges,
+    ),
     SetupRule(
         "algorithm.private.amplify",
         "devices know the seed, so they can compute which clients are picked, and sampling protects no client in a served run",
@@ -94,7 +104,9 @@ def serve_refusal(setup: Setup) -> str | None:
 
 def numpy_refusal(setup: Setup) -> str | None:
     """Why devices with `--engine numpy` cannot train this run, from the configuration of a client; None if they can."""
-    described: Mapping[str, Any] = json.loads(client_configs(setup)(0, False))["described"]
+    config: Mapping[str, Any] = json.loads(client_configs(setup)(0, False))
+    # That of an edge has what the configurations of its devices share.
+    described: Mapping[str, Any] = config.get("shared", config)["described"]
     return str(described["refused"]) if "refused" in described else None
 
 

@@ -67,8 +67,8 @@ VERBS: dict[str, Verb | Group] = {
     "fleet": Group(
         "Make files of devices and states from what real devices showed.",
         {
-            "from-run": Verb(f"{_API}.fleet:from_run", _RUN, {"out": "--out FILE", "states": "--states FILE"}),
-            "from-profiles": Verb(f"{_API}.fleet:from_profiles", {"files": "FILE..."}, {"out": "--out FILE"}),
+            "from-run": Verb(f"{_API}.fleet_files:from_run", _RUN, {"out": "--out FILE", "states": "--states FILE"}),
+            "from-profiles": Verb(f"{_API}.fleet_files:from_profiles", {"files": "FILE..."}, {"out": "--out FILE"}),
         },
     ),
     "measure": Verb(f"{_API}.measure:measure", {"spec": "[SPEC]"}, {**_OWN, "page": "--picture"}, _OWN_PANEL),
@@ -101,6 +101,19 @@ VERBS: dict[str, Verb | Group] = {
             **_TLS_FILES, "server": "--server HOST:PORT", "data": "--data FILE|FOLDER",
             "trust_code": "--trust-code HASH", "store": "--store DIR",
             "evidence": "--evidence FILE",
+        },
+    ),
+    "edge": Verb(
+        f"{_API}.edge:edge",
+        options={
+            **_TLS_FILES, "upstream": "--upstream HOST:PORT", "listen": "--listen HOST:PORT", "store": "--store DIR",
+            "client_ca": "--client-ca FILE", "upstream_ca": "--upstream-ca FILE", "metrics": "--metrics HOST:PORT",
+        },
+        panels={
+            "The server": ("upstream", "client", "token", "token_file", "tls", "upstream_ca"),
+            "Its devices": (
+                "listen", "certificate", "key", "client_ca", "open_enrolment", "patience", "lease", "transmitters", "hold",
+            ),
         },
     ),
     "status": Verb(f"{_API}.serve:status", {"address": "[HOST:PORT]"}, {**_TLS_FILES, "server": "--server HOST:PORT"}),

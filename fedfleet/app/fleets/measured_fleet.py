@@ -138,11 +138,11 @@ def availability(intervals: Intervals, names: Mapping[int, str]) -> StateTable:
     for client, name in names.items():
         own = intervals.clients == client
         stays = zip(intervals.starts[own].tolist(), intervals.ends[own].tolist(), strict=True)
-        rows.append((name, 0.0, float(end), _joined((max(a, 0.0), max(b, a + 1.0)) for a, b in stays)))
+        rows.append((name, 0.0, float(end), _join_stays((max(a, 0.0), max(b, a + 1.0)) for a, b in stays)))
     return state_table(rows)
 
 
-def _joined(stays: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+def _join_stays(stays: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Stays in order, those that touch as one."""
     result: list[tuple[float, float]] = []
     for begin, end in sorted(stays):

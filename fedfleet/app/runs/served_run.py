@@ -322,7 +322,10 @@ def _greeter(
             folder / "wire" / "address", (json.dumps(address_record) + "\n").encode()
         )  # for whoever watches the folder
         security = "with TLS" if access.files is not None else "on this machine only, without TLS"
-        say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
+        if spec.edge is not None:
+            say(f"listening on {listening.address} ({security}) for {options.devices} edges")
+        else:
+            say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
         if least > options.devices:
             say(f"a round needs {least} devices at the same time, more than --devices {options.devices}: see pace.min_clients")
         if listening.http:
@@ -338,12 +341,13 @@ def _greeter(
                 "this code, and the owner of each device reads it and starts the device with: fedfleet device --trust-code "
                 f"{spec.task['code']}"
             )
+        what, command_text, ca = (
+            ("device", "device --server", "--ca") if spec.edge is None else ("edge", "edge --upstream", "--upstream-ca")
+        )
+        start_text = f"fedfleet {command_text} {listening.address}"
         if access.files is None:
-            say(f"start each device with: fedfleet device --server {listening.address}")
+            say(f"start each {what} with: {start_text}")
         else:
-            say(
-                f"invite devices with: fedfleet token {folder}; start each with: fedfleet device --server "
-                f"{listening.address} --ca .."
-            )
+            say(f"invite {what}s with: fedfleet token {folder}; start each with: {start_text} {ca} ..")
 
     return greet

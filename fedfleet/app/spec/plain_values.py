@@ -17,22 +17,22 @@ class Unfit(ValueError):
     """A value that has not the type or is not within the limits; the text says what it must be."""
 
 
-def fitted(hint: Any, value: Any) -> Any:
+def fit_value(hint: Any, value: Any) -> Any:
     """The value as its type has it (a whole number where a number is wanted becomes one); `Unfit` if it is none.
 
-    >>> fitted(Annotated[float, Ge(0)], 2), fitted(list[int] | None, None), fitted(Literal["a", "b"], "b")
+    >>> fit_value(Annotated[float, Ge(0)], 2), fit_value(list[int] | None, None), fit_value(Literal["a", "b"], "b")
     (2.0, None, 'b')
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
     if origin is Annotated:
-        result = fitted(arguments[0], value)
+        result = fit_value(arguments[0], value)
         for limit in arguments[1:]:
             _check_limit(limit, result)
         return result
     if origin in (Union, UnionType):
-        return _fitted_to_one(arguments, value)
+        return _fit_to_one(arguments, value)
     if origin is Literal:
         # True equals 1, and is none of the words.
         if not any(type(value) is type(word) and value == word for word in arguments):
@@ -41,26 +41,26 @@ def fitted(hint: Any, value: Any) -> Any:
     if origin is list:
         if not isinstance(value, list):
             raise Unfit("a list [..]")
-        return [fitted(arguments[0], one) for one in value]
+        return [fit_value(arguments[0], one) for one in value]
     if origin is dict:
         if not isinstance(value, dict):
             raise Unfit("a table")
-        return {fitted(arguments[0], name): fitted(arguments[1], one) for name, one in value.items()}
-    return _fitted_to_plain_type(NoneType if hint is None else hint, value)
+        return {fit_value(arguments[0], name): fit_value(arguments[1], one) for name, one in value.items()}
+    return _fit_to_plain_type(NoneType if hint is None else hint, value)
 
 
-def _fitted_to_one(hints: tuple[Any, ...], value: Any) -> Any:
+def _fit_to_one(hints: tuple[Any, ...], value: Any) -> Any:
     wanted: list[str] = []
     for hint in hints:
         try:
-            return fitted(hint, value)
+            return fit_value(hint, value)
         except Unfit as error:
             if hint is not NoneType:
                 wanted.append(str(error))
     raise Unfit(", or ".join(dict.fromkeys(wanted)))
 
 
-def _fitted_to_plain_type(kind: Any, value: Any) -> Any:
+def _fit_to_plain_type(kind: Any, value: Any) -> Any:
     if kind is float and type(value) is int:
         try:
             return float(value)

@@ -169,10 +169,10 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
 
 def _check_plainly(hint: Any, value: Any, where: str) -> Any:
     """The same where pydantic is not, as on a small device: it reads what a server checked already, and refuses what was not."""
-    from fedfleet.app.spec.plain_values import Unfit, fitted
+    from fedfleet.app.spec.plain_values import Unfit, fit_value
 
     try:
-        checked_value = fitted(hint, value)
+        checked_value = fit_value(hint, value)
         return checked_value + 0.0 if isinstance(checked_value, float) else checked_value
     except Unfit as error:
         raise BadInput(f"{where} = {_short(value)}: must be {error}") from None

@@ -102,7 +102,7 @@ def shufflefl(
             turns.append(_turn(visit, task, problem, result, planning(profile, task, visit, g)))
         return turns
 
-    return EdgeRule("shufflefl", plan)
+    return EdgeRule("shufflefl", plan, moves_samples=True, by_labels=True)
 
 
 def _counts(visit: Visit, task: TaskFacts) -> Ints:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.executors.mnn.library import Var, constant, mnn
-from fedfleet.executors.mnn.operations import Graph, Operation, mean, part, permuted, ranked, shaped, spread
+from fedfleet.executors.mnn.operations import Graph, Operation, mean, part, permuted, pieces, ranked, shaped, spread
 
 
 def _linear(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
@@ -68,7 +68,7 @@ def _convolution(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Grap
     outputs, groups = weight.shape[0], settings["groups"]
     bias = inputs[2] if len(inputs) == 3 else constant(np.zeros(outputs, np.float32))
     alone = groups == x.shape[1] == outputs
-    pieces = []
+    results = list[Var]()
     for group in range(1 if alone else groups):
         inside, outside = x.shape[1] // groups, outputs // groups
         whole = alone or groups == 1
@@ -78,8 +78,8 @@ def _convolution(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Grap
         stride, padding = _two(settings["stride"], 1), _two(settings["padding"], 0)
         spacing, depthwise = _two(settings["dilation"], 1), outputs if alone else 1
         y = lib.conv2d(_packed(of_x), of_weight, of_bias, stride, padding, spacing, depthwise, lib.CAFFE)
-        pieces.append(lib.convert(y, lib.NCHW))
-    y = pieces[0] if len(pieces) == 1 else lib.concat(pieces, 1)
+        results.append(lib.convert(y, lib.NCHW))
+    y = results[0] if len(results) == 1 else lib.concat(results, 1)
     return _back(y, inputs[0])
 
 
@@ -201,9 +201,8 @@ def _recurrence(name: str) -> Operation:
             driven = _driven(by_place, inner, bias_in)
             zeros = constant(np.zeros((batch, hidden), np.float32))
             state, cell, states = zeros, zeros, []
-            for t in range(places):
-                now = part(driven, 0, t * batch, (t + 1) * batch)
-                state, cell = step(now, _driven(state, across, bias_across), state, cell, hidden)
+            for now in pieces(driven, places, 0):
+                state, cell = step(now, _driven(state, across, bias_across), state, cell)
                 states.append(shaped(state, [batch, 1, hidden]))
             x = mnn().concat(states, 1) if places > 1 else states[0]
         return x
@@ -211,21 +210,21 @@ def _recurrence(name: str) -> Operation:
     return operation
 
 
-def _lstm_step(driven: Var, recurrent: Var, state: Var, cell: Var, hidden: int) -> tuple[Var, Var]:
+def _lstm_step(driven: Var, recurrent: Var, state: Var, cell: Var) -> tuple[Var, Var]:
     """Gates in PyTorch's order: input, forget, cell, output."""
     del state
     lib, gates = mnn(), driven + recurrent
-    entry, forget, new, out = (part(gates, 1, i * hidden, (i + 1) * hidden) for i in range(4))
+    entry, forget, new, out = pieces(gates, 4, 1)
     cell = lib.sigmoid(forget) * cell + lib.sigmoid(entry) * lib.tanh(new)
     return lib.sigmoid(out) * lib.tanh(cell), cell
 
 
-def _gru_step(driven: Var, recurrent: Var, state: Var, cell: Var, hidden: int) -> tuple[Var, Var]:
+def _gru_step(driven: Var, recurrent: Var, state: Var, cell: Var) -> tuple[Var, Var]:
     """Gates in PyTorch's order: reset, update, new; the bias of the recurrence belongs inside the reset."""
     lib = mnn()
-    both = lib.sigmoid(part(driven, 1, 0, 2 * hidden) + part(recurrent, 1, 0, 2 * hidden))
-    reset, update = part(both, 1, 0, hidden), part(both, 1, hidden, 2 * hidden)
-    new = lib.tanh(part(driven, 1, 2 * hidden, 3 * hidden) + reset * part(recurrent, 1, 2 * hidden, 3 * hidden))
+    (reset, update, new), (of_reset, of_update, of_new) = pieces(driven, 3, 1), pieces(recurrent, 3, 1)
+    reset, update = lib.sigmoid(reset + of_reset), lib.sigmoid(update + of_update)
+    new = lib.tanh(new + reset * of_new)
     return new + update * (state - new), cell
 
 

@@ -16,6 +16,7 @@ from fedfleet.executors.mnn.layers import LAYERS
 from fedfleet.executors.mnn.library import Var, constant, gradient_graphs, mnn, placeholder, read, write
 from fedfleet.executors.mnn.operations import OPERATIONS, Graph, shaped
 from fedfleet.executors.numpy.losses import loss_and_gradient
+from fedfleet.executors.numpy.model import NumpyModel
 from fedfleet.executors.numpy.operations import kept_units
 from fedfleet.tasks.description.format import ModelDescription
 
@@ -54,6 +55,7 @@ class LoadedMnnModel:
         wide = [n for n in self._read if n in description.leaves and description.leaves[n][1] != "<f4"]
         if wide:
             raise Refused(f"the mnn engine computes in single precision, and the weights {wide[0]!r} are of another type")
+        _check_shapes(description)
         self.description = description
         self._graphs: OrderedDict[Any, _TrainingGraph | _ForwardGraph] = OrderedDict()
 
@@ -80,6 +82,16 @@ class LoadedMnnModel:
     def _recent(self, key: Any) -> Any:
         self._graphs.move_to_end(key)
         return self._graphs[key]
+
+
+def _check_shapes(description: ModelDescription) -> None:
+    """Refuse operations whose shapes do not fit, by computing one sample with numpy: where they do not, MNN may end the process."""
+    leaves = {n: np.zeros(shape, kind) for n, (shape, kind) in description.leaves.items()}
+    try:
+        with np.errstate(all="ignore"):
+            NumpyModel(description).forward(leaves, np.zeros((1, *description.sample_shape), description.sample_type))
+    except (ValueError, IndexError, TypeError, KeyError, AttributeError, ZeroDivisionError) as error:
+        raise Refused(f"the description of the model does not fit together: {error}") from None
 
 
 class _Inputs:

@@ -78,6 +78,11 @@ def part(x: Var, axis: int, start: int, stop: int, step: int = 1) -> Var:
     return mnn().strided_slice(x, *(constant(np.array(v, np.int64)) for v in (starts, stops, steps)), 0, 0, 0, 0, 0)
 
 
+def pieces(x: Var, count: int, axis: int) -> list[Var]:
+    """Equal pieces along an axis. Their gradients are put together at once, and not each in an array of the whole size."""
+    return [x] if count == 1 else list(mnn().split(x, [x.shape[axis] // count] * count, axis))
+
+
 def _slice(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
     del graph
     (x,), index = inputs, list(settings["index"])

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from fedfleet.core.errors import BadInput, FedFleetError, Refused, RunFailed, printable
+from fedfleet.core.json_text import parse_json
 from fedfleet.network.device.call_errors import UnknownDevice
 from fedfleet.network.device.caps import Caps, budget_reason
 from fedfleet.network.device.device_store import DeviceStore, Identity, WaitingReport
@@ -27,7 +28,7 @@ from fedfleet.network.security.secrets import check_signature
 
 if TYPE_CHECKING:
     from fedfleet.network.device.client_runtime import ClientRuntime
-    from fedfleet.network.device.work import Fetch
+    from fedfleet.network.device.work import EdgeWorker, Fetch
 
 FIRST_SECONDS = 30.0  # for which a server is tried that never answered
 _MAX_REST = 3600.0
@@ -45,6 +46,7 @@ class DeviceOptions:
     """How a device takes part: as which client, with which token, data and evidence, within which caps.
 
     It tries a server for `patience` seconds, and one that never answered for `first_seconds`. `observer` is told of its work.
+    `share_samples`: its owner agrees that samples go to other devices of the same person.
     """
 
     client: int | None = None
@@ -58,6 +60,7 @@ class DeviceOptions:
     patience: float = 600.0
     first_seconds: float = FIRST_SECONDS
     observer: WorkObserver = NO_OBSERVER
+    share_samples: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class _Effort:
 class MakeRuntime(Protocol):
     """From a client's configuration, and how frozen weights are brought, to what it trains with."""
 
-    def __call__(self, config: bytes, *, fetch: Fetch) -> ClientRuntime: ...
+    def __call__(self, config: bytes, *, fetch: Fetch) -> ClientRuntime | EdgeWorker: ...
 
 
 # From a client's configuration to a refusal, if this device's own samples are none that the run can use.
@@ -169,11 +172,24 @@ class Device:
         self.store.set_identity(self._identity)
         if reply.sheet != self._config:
             self._config, self._runtime = reply.sheet, None
+            self._check_sharing()
             self._check_data()
         self._say_once(
             f"enrolled at {self.connection.server} as client {reply.client} of {printable(reply.run) or 'a run'}; {_WAITING}"
         )
         self._last_text = _WAITING
+
+    def _check_sharing(self) -> None:
+        """Refuse a run that would move samples of this device to others, unless its owner agreed."""
+        try:
+            table = parse_json(self._config)
+        except ValueError:
+            return  # it says so with the first task
+        if isinstance(table, dict) and "edge" not in table and table.get("moves_samples") and not self.options.share_samples:
+            raise BadInput(
+                f"the edge at {self.connection.server} moves samples between the devices of one person, so this device takes no "
+                "part; if all devices of this edge are yours and you agree, start it with --share-samples"
+            )
 
     def _check_data(self) -> None:
         """Refuse samples that the run cannot use now, and not with the first task, for which this device may wait for hours."""
@@ -242,8 +258,16 @@ class Device:
         if work.sheet and work.sheet != hashlib.sha256(self._config).hexdigest():
             # Perhaps another server has taken its place.
             self._enrol(self.options.patience)
+        options = self.options
         context = WorkContext(
-            self.connection, self._caller, self.store, self.options.caps, self._wait, self._say_once, self.options.observer
+            self.connection,
+            self._caller,
+            self.store,
+            options.caps,
+            self._wait,
+            self._say_once,
+            options.observer,
+            options.share_samples,
         )
         try:
             runtime = self._ready_runtime(frozen_fetcher(context, work, until))
@@ -270,7 +294,7 @@ class Device:
             self._say(f"the report of task {work.task} cannot be kept here: {error}")
         return self._send_report(head, payload, until)
 
-    def _ready_runtime(self, fetch: Fetch) -> ClientRuntime:
+    def _ready_runtime(self, fetch: Fetch) -> ClientRuntime | EdgeWorker:
         """What this client trains with, made when the first work is there. If it cannot be made, this device cannot take part."""
         if self._runtime is None:
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fedfleet.core.errors import RunFailed
@@ -22,7 +22,8 @@ from fedfleet.network.protocol.frames import offer_from_bytes
 class ClientRuntime:
     """One client's half of a run: the algorithm, the task with this client's samples, and which rows train and test.
 
-    `frozen` is the content hash of the frozen weights that the run is meant with; "": there are none.
+    `frozen` is the content hash of the frozen weights that the run is meant with; "": there are none. `make_executor` makes the
+    executor for the same task with other samples, such as those that came from other devices of the same person.
     """
 
     client: int
@@ -35,6 +36,7 @@ class ClientRuntime:
     test: Ints
     execute: Executor
     frozen: str = ""
+    make_executor: Callable[[Task], Executor] | None = None
 
     def local_pass(self, settings: Settings = NO_SETTINGS) -> Pass:
         """What this client trains."""

@@ -23,7 +23,7 @@ from fedfleet.network.protocol.frames import crc32c, decode_frame, encode_frame
 if TYPE_CHECKING:  # tensors are for those who work; numpy is a third of the memory of a device that waits
     from fedfleet.core.records import Slots
 
-_IDENTITY, _REPORT, _LOCK = "identity.json", "report.bin", "lock"
+_IDENTITY, _REPORT, _LOCK, _SAMPLES = "identity.json", "report.bin", "lock", "samples.bin"
 _MEMORY = re.compile(r"(\d+)-([0-9a-f]{8})\.safetensors")
 _NAME = re.compile(r"[0-9a-f]{8,128}")
 _SLOTS = "|slots"  # a leaf with the names of the slots: one that is empty must not be forgotten
@@ -108,8 +108,9 @@ class DeviceStore:
         (self.folder / "attempt").unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """Forget what tasks left behind."""
+        """Forget what tasks left behind, and samples of other devices."""
         self.drop_report()
+        (self.folder / _SAMPLES).unlink(missing_ok=True)
         for path in (self.folder / "memory").iterdir():
             path.unlink(missing_ok=True)
 
@@ -180,6 +181,22 @@ class DeviceStore:
     def drop_report(self) -> None:
         """There is a receipt, or nobody wants the report any more."""
         (self.folder / _REPORT).unlink(missing_ok=True)
+
+    # ---- samples of other devices -----------------------------------------------------------------------------------
+
+    def keep_samples(self, data: bytes) -> None:
+        """Keep samples that other devices of the same person gave, in place of those before."""
+        self._write(self.folder / _SAMPLES, crc32c(data).to_bytes(4, "little") + data)
+
+    def samples(self) -> bytes | None:
+        """The samples that were kept; None if there are none. `DamagedMemory` if they are not as they were written."""
+        try:
+            data = (self.folder / _SAMPLES).read_bytes()
+        except FileNotFoundError:
+            return None
+        if int.from_bytes(data[:4], "little") != crc32c(data[4:]):
+            raise DamagedMemory("the samples that other devices gave to this one are damaged")
+        return data[4:]
 
     # ---- frozen weights --------------------------------------------------------------------------------------------
 

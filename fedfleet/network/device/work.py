@@ -10,11 +10,13 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
+from fedfleet.core.edges import DRAW_TASK, GIVE_SAMPLES
 from fedfleet.core.errors import FedFleetError, Refused, printable
 from fedfleet.core.parts import remembers
 from fedfleet.core.records import Score
@@ -34,6 +36,7 @@ from fedfleet.network.device.client_runtime import (
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
 from fedfleet.network.device.retries import RetryPolicy, call_with_retries, no_remark
 from fedfleet.network.device.server_line import ServerLine
+from fedfleet.network.device.shared_samples import give_samples, receive_samples, with_samples_of
 from fedfleet.network.device.transfers import TooLate, fetch_blob
 from fedfleet.network.device.work_observer import NO_OBSERVER, WorkObserver
 from fedfleet.network.protocol import fleet_pb2 as pb
@@ -99,7 +102,8 @@ class NoModel(TaskRefusal):
 
 @dataclass(frozen=True, slots=True)
 class WorkContext:
-    """What work needs: the line and who calls on it, the store, the caps, how to wait, whom to tell of the line, who observes."""
+    """What work needs: the line and who calls on it, the store, the caps, how to wait, whom to tell of the line, who observes, and
+    whether samples may go to other devices of the same person."""
 
     connection: ServerLine
     caller: pb.Caller
@@ -108,10 +112,24 @@ class WorkContext:
     wait: RetryPolicy
     remark: Callable[[str], None] = no_remark
     observer: WorkObserver = NO_OBSERVER
+    shares_samples: bool = False
+
+
+class EdgeWorker(Protocol):
+    """An edge, which lets devices of its own do a task."""
+
+    def carry_out(self, context: WorkContext, work: pb.Work, model: bytes) -> tuple[pb.Report, bytes]:
+        """The report on this work, when the devices have done it."""
+        ...
 
 
 def do_task(
-    context: WorkContext, runtime: ClientRuntime, work: pb.Work, inline: memoryview, until: float, receive_seconds: float
+    context: WorkContext,
+    runtime: ClientRuntime | EdgeWorker,
+    work: pb.Work,
+    inline: memoryview,
+    until: float,
+    receive_seconds: float,
 ) -> tuple[pb.Report, bytes]:
     """Do one task. `receive_seconds` is how long the work itself took to come; `TaskRefusal` if it cannot be done here."""
     start, began = mark(context.connection), time.monotonic()
@@ -119,11 +137,15 @@ def do_task(
     download, compute_start = receive_seconds + time.monotonic() - began, time.monotonic()
     try:
         with context.observer.computing(work):
-            head, payload = _HANDLERS[work.kind](context, runtime, work, model)
+            if isinstance(runtime, ClientRuntime):
+                head, payload = _HANDLERS[work.kind](context, runtime, work, model)
+            else:
+                head, payload = runtime.carry_out(context, work, model)
     except (Refused, FedFleetError, DamagedMemory, MemoryError, ImportError, ValueError, TypeError, KeyError) as error:
         raise TaskRefusal(_refusal_text(error)) from error
     head.spent["download"], head.spent["compute"] = max(download, 0.0), time.monotonic() - compute_start
-    samples = int(head.stats.get("samples", len(runtime.test if work.kind == pb.EVALUATE else runtime.train)))
+    rows = None if not isinstance(runtime, ClientRuntime) else runtime.test if work.kind == pb.EVALUATE else runtime.train
+    samples = int(head.stats.get("samples", 0 if rows is None else len(rows)))
     head.resources.CopyFrom(usage_since(start, context.connection, samples, len(payload), len(inline)))
     return head, payload
 
@@ -192,14 +214,47 @@ def head_of(work: pb.Work, caller: pb.Caller, payload: bytes = b"") -> pb.Report
 
 def _assignment(runtime: ClientRuntime, work: pb.Work) -> Assignment:
     rows = np.array(work.rows, np.int64) if work.rows else None
+    settings = dict(work.settings)
+    # Behind an edge, whose tasks and rounds have numbers of their own.
+    draw_task = settings.pop(DRAW_TASK, None)
+    task, round = (work.task, work.round) if draw_task is None else (int(draw_task), 0)
     # A run whose seed is 0 and a server that does not say it mean the same.
-    return Assignment(
-        work.task, work.round, work.version, work.steps, work.share, work.seed or runtime.seed, dict(work.settings), rows
-    )
+    return Assignment(task, round, work.version, work.steps, work.share, work.seed or runtime.seed, settings, rows)
+
+
+def _give(context: WorkContext, runtime: ClientRuntime, work: pb.Work) -> tuple[pb.Report, bytes]:
+    """The samples that a task names, for other devices of the same person. Only a device whose owner agreed comes here."""
+    payload = give_samples(runtime, context.store, np.array(work.rows, np.int64))
+    head = head_of(work, context.caller, payload)
+    head.weight = 1.0
+    return head, payload
+
+
+def _with_moved_samples(
+    context: WorkContext, runtime: ClientRuntime, work: pb.Work, assignment: Assignment
+) -> tuple[ClientRuntime, Assignment]:
+    """Runtime and assignment with the samples that other devices of the same person gave to this one, now or before."""
+    if work.turn.name:
+        try:
+            data = fetch_blob(context.connection, context.caller, work.turn, context.wait, math.inf, context.remark)
+        except (Refused, NotFound) as error:
+            raise NoModel(f"the samples of other devices did not arrive: {error}") from error
+        receive_samples(runtime, context.store, data)
+    if assignment.rows is None:
+        return runtime, assignment
+    holding, rows = with_samples_of(runtime, context.store, assignment.rows)
+    return holding, replace(assignment, rows=rows)
 
 
 def _train(context: WorkContext, runtime: ClientRuntime, work: pb.Work, model: bytes) -> tuple[pb.Report, bytes]:
-    assignment, half = _assignment(runtime, work), runtime.local_pass(dict(work.settings))
+    if work.settings.get(GIVE_SAMPLES) and context.shares_samples:
+        return _give(context, runtime, work)
+    assignment = _assignment(runtime, work)
+    if context.shares_samples:
+        runtime, assignment = _with_moved_samples(context, runtime, work, assignment)
+    elif work.settings.get(GIVE_SAMPLES) or work.turn.name:
+        raise TaskRefusal("its owner has not agreed to share samples; start it with --share-samples")
+    half = runtime.local_pass(assignment.settings)
     step_reason = too_long(context.caps, steps_of(half, len(rows_of(runtime, assignment)), work.steps))
     if step_reason is not None:
         raise TaskRefusal(step_reason)

@@ -31,6 +31,7 @@ from fedfleet.network.frontend.work_queue import (
     Waiters,
     WorkQueue,
     blob_name,
+    turn_name,
     wake,
     work_message,
 )
@@ -215,7 +216,9 @@ class Frontend:
 
             data = memoryview(pack_tree(unpack_tree(bytes(data))))
         inline = blob.nbytes <= most_inline
-        work = work_message(item, nonce_of(self.key, item.task), blob, state.frozen, held_seconds, inline=inline)
+        turn, _ = state.blobs.get(turn_name(item), (None, None))
+        nonce = nonce_of(self.key, item.task)
+        work = work_message(item, nonce, blob, state.frozen, held_seconds, inline=inline, turn=turn)
         self.counters["bytes_down"] += blob.nbytes if inline else 0
         return pb.Answer(work=work), data if inline else b""
 

@@ -117,7 +117,7 @@ class Http2Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """TLS stands."""
         self._transport = transport
-        self.door.connections.add(self)
+        self.door.add(self)
         settings = {
             SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS, SettingCodes.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
             SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD_BYTES,

@@ -95,7 +95,7 @@ class HttpConnection(asyncio.Protocol):
             self._become_http2()
             return
         self.deadline = self._loop.time() + HEAD_SECONDS
-        self.door.connections.add(self)
+        self.door.add(self)
         if self.door.is_full():
             self._refuse(Overloaded("the server holds as many connections as it can; try again later"))
 

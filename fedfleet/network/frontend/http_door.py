@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from asyncio.sslproto import SSLProtocol
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from email.utils import formatdate
@@ -24,6 +26,8 @@ _MORE_CONNECTIONS = 1024  # than calls that may wait on the line
 _HANDSHAKE_SECONDS = 10.0
 _GRACE_SECONDS = 1.0  # for what is being answered when the door closes
 _BACKLOG = 1024
+# Of each connection with TLS, for what comes: asyncio's own 256 KiB would be most of the memory of a call that waits.
+_TLS_BUFFER_BYTES = 1 << 16
 
 
 @asynccontextmanager
@@ -54,6 +58,7 @@ class HttpDoor:
         self._files = ServerFiles(**{name: Path(path) for name, path in config.tls.items()}) if config.tls else None
         self._watch = None if self._files is None else FileWatch(self._files)
         self._server: asyncio.Server | None = None
+        self._handshakes: deque[float] = deque()  # when those began that have not ended, or failed a moment ago
         self.renewals = 0  # of the certificates
 
     def is_full(self) -> bool:
@@ -68,16 +73,34 @@ class HttpDoor:
     async def open(self) -> None:
         """Listen; refused if nobody can."""
         host, port = split_address(self._address)
+        SSLProtocol.max_size = _TLS_BUFFER_BYTES
         context = None if self._files is None else server_context(self._files, _versions())
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: HttpConnection(self), host.strip("[]"), port, reuse_port=True, backlog=_BACKLOG, ssl=context,
+                self._connection, host.strip("[]"), port, reuse_port=True, backlog=_BACKLOG, ssl=context,
                 ssl_handshake_timeout=None if context is None else _HANDSHAKE_SECONDS,
             )  # fmt: skip
         except OSError as error:
             raise BadInput(
                 f"cannot listen on {self._address} ({error.strerror}); give another address with --http HOST:PORT"
             ) from None
+
+    def _connection(self) -> HttpConnection:
+        """For somebody who connects; a handshake of TLS that does not end takes a place too, until its time is over."""
+        if self._files is not None:
+            now = asyncio.get_running_loop().time()
+            while self._handshakes and self._handshakes[0] < now - _HANDSHAKE_SECONDS:
+                self._handshakes.popleft()
+            if len(self.connections) + len(self._handshakes) > self._most_connections:
+                raise ConnectionRefusedError  # asyncio lets go of the socket
+            self._handshakes.append(now)
+        return HttpConnection(self)
+
+    def add(self, connection: Any) -> None:
+        """A connection stands."""
+        self.connections.add(connection)
+        if self._handshakes:
+            self._handshakes.popleft()
 
     async def watch(self) -> None:
         """End connections that take too long, and take up certificates that were renewed in place."""
@@ -111,8 +134,8 @@ class HttpDoor:
 
 
 def _versions() -> tuple[str, ...]:
-    """What clients may choose from: HTTP/2 too where its library is installed."""
-    return ("h2", "http/1.1") if find_spec("h2") is not None else ("http/1.1",)
+    """What clients may choose from, the cheapest first: HTTP/2, where its library is installed, for those who want nothing else."""
+    return ("http/1.1", "h2") if find_spec("h2") is not None else ("http/1.1",)
 
 
 def _date_line() -> bytes:

@@ -48,6 +48,10 @@ class Door(Protocol):
     date: bytes
     connections: set[Any]
 
+    def add(self, connection: Any) -> None:
+        """A connection stands."""
+        ...
+
     def is_full(self) -> bool:
         """Are there as many connections as there may be?"""
         ...

@@ -128,7 +128,22 @@ def blob_name(item: WorkItem) -> str:
     return wave.message.blobs[0 if wave.blob is None else int(wave.blob[slot])]
 
 
-def work_message(item: WorkItem, nonce: bytes, blob: Blob, frozen: Blob | None, held_seconds: float, *, inline: bool) -> pb.Work:
+def turn_name(item: WorkItem) -> str:
+    """The name of the blob with what an edge asks of its devices; "" where the client is no edge."""
+    wave, slot = item
+    return wave.message.turns[slot] if wave.message.turns else ""
+
+
+def work_message(
+    item: WorkItem,
+    nonce: bytes,
+    blob: Blob,
+    frozen: Blob | None,
+    held_seconds: float,
+    *,
+    inline: bool,
+    turn: Blob | None = None,
+) -> pb.Work:
     """A task as its device hears of it."""
     wave, slot = item
     message = wave.message
@@ -145,6 +160,8 @@ def work_message(item: WorkItem, nonce: bytes, blob: Blob, frozen: Blob | None, 
         work.rows.extend(np.frombuffer(message.rows[slot], np.uint32).tolist())
     if frozen is not None:
         work.frozen.CopyFrom(pb.Blob(name=frozen.name, nbytes=frozen.nbytes, crc32c=frozen.crc32c))
+    if turn is not None:
+        work.turn.CopyFrom(pb.Blob(name=turn.name, nbytes=turn.nbytes, crc32c=turn.crc32c))
     return work
 
 

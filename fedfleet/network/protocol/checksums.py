@@ -36,7 +36,7 @@ def extend_plainly(crc: int, data: Bytes) -> int:
         for byte in bytes(data):
             state = table[(state ^ byte) & 255] ^ (state >> 8)
         return state ^ _ONES
-    return _shifted(state, len(data)) ^ _remainder(data) ^ _ONES
+    return _shift(state, len(data)) ^ _remainder(data) ^ _ONES
 
 
 def value_plainly(data: Bytes) -> int:
@@ -83,7 +83,7 @@ def _remainder(data: Bytes) -> int:
     return int(states[0])
 
 
-def _shifted(state: int, nbytes: int) -> int:
+def _shift(state: int, nbytes: int) -> int:
     """What so many zero bytes make of a state."""
     import numpy as np
 

@@ -109,7 +109,7 @@ class Blob(_message.Message):
     def __init__(self, name: _Optional[str] = ..., nbytes: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
 
 class Work(_message.Message):
-    __slots__ = ("kind", "task", "nonce", "round", "version", "model", "inline", "steps", "share", "seed", "settings", "lease_seconds", "memory_task", "rows", "held_seconds", "frozen", "sheet")
+    __slots__ = ("kind", "task", "nonce", "round", "version", "model", "inline", "steps", "share", "seed", "settings", "lease_seconds", "memory_task", "rows", "held_seconds", "frozen", "sheet", "turn")
     class SettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +134,7 @@ class Work(_message.Message):
     HELD_SECONDS_FIELD_NUMBER: _ClassVar[int]
     FROZEN_FIELD_NUMBER: _ClassVar[int]
     SHEET_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
     kind: Kind
     task: int
     nonce: bytes
@@ -151,7 +152,8 @@ class Work(_message.Message):
     held_seconds: float
     frozen: Blob
     sheet: str
-    def __init__(self, kind: _Optional[_Union[Kind, str]] = ..., task: _Optional[int] = ..., nonce: _Optional[bytes] = ..., round: _Optional[int] = ..., version: _Optional[int] = ..., model: _Optional[_Union[Blob, _Mapping]] = ..., inline: _Optional[bool] = ..., steps: _Optional[int] = ..., share: _Optional[float] = ..., seed: _Optional[int] = ..., settings: _Optional[_Mapping[str, float]] = ..., lease_seconds: _Optional[float] = ..., memory_task: _Optional[int] = ..., rows: _Optional[_Iterable[int]] = ..., held_seconds: _Optional[float] = ..., frozen: _Optional[_Union[Blob, _Mapping]] = ..., sheet: _Optional[str] = ...) -> None: ...
+    turn: Blob
+    def __init__(self, kind: _Optional[_Union[Kind, str]] = ..., task: _Optional[int] = ..., nonce: _Optional[bytes] = ..., round: _Optional[int] = ..., version: _Optional[int] = ..., model: _Optional[_Union[Blob, _Mapping]] = ..., inline: _Optional[bool] = ..., steps: _Optional[int] = ..., share: _Optional[float] = ..., seed: _Optional[int] = ..., settings: _Optional[_Mapping[str, float]] = ..., lease_seconds: _Optional[float] = ..., memory_task: _Optional[int] = ..., rows: _Optional[_Iterable[int]] = ..., held_seconds: _Optional[float] = ..., frozen: _Optional[_Union[Blob, _Mapping]] = ..., sheet: _Optional[str] = ..., turn: _Optional[_Union[Blob, _Mapping]] = ...) -> None: ...
 
 class Resources(_message.Message):
     __slots__ = ("wall_seconds", "cpu_seconds", "peak_memory_bytes", "bytes_down", "bytes_up", "samples")

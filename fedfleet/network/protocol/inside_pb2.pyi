@@ -180,7 +180,7 @@ class Closed(_message.Message):
     def __init__(self, bucket: _Optional[int] = ..., path: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Wave(_message.Message):
-    __slots__ = ("first", "round", "version", "kind", "clients", "steps", "share", "memory_task", "heaviest", "settings", "columns", "blobs", "blob", "lease_seconds", "seed", "rows", "time")
+    __slots__ = ("first", "round", "version", "kind", "clients", "steps", "share", "memory_task", "heaviest", "settings", "columns", "blobs", "blob", "lease_seconds", "seed", "rows", "time", "turns")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -198,6 +198,7 @@ class Wave(_message.Message):
     SEED_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
+    TURNS_FIELD_NUMBER: _ClassVar[int]
     first: int
     round: int
     version: int
@@ -215,7 +216,8 @@ class Wave(_message.Message):
     seed: int
     rows: _containers.RepeatedScalarFieldContainer[bytes]
     time: float
-    def __init__(self, first: _Optional[int] = ..., round: _Optional[int] = ..., version: _Optional[int] = ..., kind: _Optional[int] = ..., clients: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., share: _Optional[bytes] = ..., memory_task: _Optional[bytes] = ..., heaviest: _Optional[bytes] = ..., settings: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[bytes]] = ..., blobs: _Optional[_Iterable[str]] = ..., blob: _Optional[bytes] = ..., lease_seconds: _Optional[float] = ..., seed: _Optional[int] = ..., rows: _Optional[_Iterable[bytes]] = ..., time: _Optional[float] = ...) -> None: ...
+    turns: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, first: _Optional[int] = ..., round: _Optional[int] = ..., version: _Optional[int] = ..., kind: _Optional[int] = ..., clients: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., share: _Optional[bytes] = ..., memory_task: _Optional[bytes] = ..., heaviest: _Optional[bytes] = ..., settings: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[bytes]] = ..., blobs: _Optional[_Iterable[str]] = ..., blob: _Optional[bytes] = ..., lease_seconds: _Optional[float] = ..., seed: _Optional[int] = ..., rows: _Optional[_Iterable[bytes]] = ..., time: _Optional[float] = ..., turns: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NewBlob(_message.Message):
     __slots__ = ("name", "path", "nbytes", "crc32c")

@@ -18,13 +18,15 @@ _MOST_MEMORY = 1 << 62  # SQLite's numbers have a sign
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On what terms a server admits: how many places, whether without tokens, how much data, with what evidence."""
+    """On what terms a server admits: how many places, whether without tokens, how much data, with what evidence, and whether
+    devices may bring data of their own."""
 
     clients: int
     open: bool = False
     most_samples: int = 1 << 31
     evidence: Evidence | None = None
     protocol: int = PROTOCOL
+    own_data: bool = True
 
 
 class Admission(NamedTuple):
@@ -55,6 +57,8 @@ def unfit_reason(request: EnrolRequest, terms: Terms) -> str | None:
     """What is wrong with a request by itself; None: nothing."""
     if max(request.samples, request.test_samples) > terms.most_samples:
         return f"the device declares more than the {terms.most_samples} samples that this server allows"
+    if request.data and not terms.own_data:
+        return "this run goes by labels that the server must know, so its devices cannot bring data of their own"
     if request.data and not request.samples:
         return "the device brings data of its own and does not say how many samples"
     if request.attempt and not _SHORTEST_ATTEMPT <= len(request.attempt) <= _LONGEST_ATTEMPT:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -104,6 +104,8 @@ class Candidates:
         self._presence = Presence(plan.clients, hold=options.hold_seconds)
         self.busy = np.zeros(plan.clients, np.bool_)
         self._asked_at: float | None = None
+        # May this state's ask be answered? On an edge, once its server has asked for the average.
+        self.ready: Callable[[RunState], bool] = lambda state: True
         # Whether any device has called since this server started: patience begins with the first.
         self._any_called = False
         # When to say again that an ask waits for more devices at once than there are; None: nothing was said of this ask yet.
@@ -146,6 +148,9 @@ class Candidates:
     def try_answer(self, state: RunState, now: float) -> Effects:
         """The answer to the ask that is out, if it is time."""
         if state.phase is not Phase.OPEN:
+            return []
+        if not self.ready(state):
+            self._asked_at = now
             return []
         if self._asked_at is None:
             self._asked_at = now

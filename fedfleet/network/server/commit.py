@@ -19,7 +19,7 @@ from fedfleet.core.parts import FoldResult, Job, Plan
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import Context, Rejection, Report, ServerState, Wave
 from fedfleet.core.tensor_format import unpack_tree
-from fedfleet.core.trees import Tree
+from fedfleet.core.trees import Tree, mismatch
 from fedfleet.engine.coordinator import make_model
 from fedfleet.executors.gather import finish_gather, fold_in_order, stat_columns
 from fedfleet.network.frontend.spool import read_spool
@@ -29,7 +29,7 @@ from fedfleet.network.rules.task_table import Phase
 from fedfleet.network.security.sum_cipher import SumCipher, cipher_of
 from fedfleet.network.server.admission import Admission
 from fedfleet.network.server.offers import Offers
-from fedfleet.network.server.served_plan import ServedRun, client_codecs
+from fedfleet.network.server.served_plan import ServedRun, client_codecs, nested_pass
 from fedfleet.network.server.turns import CommitJob, Effects, Tell
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
@@ -166,6 +166,7 @@ def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec], cipher
     spooled = {entry.task: (entry, data) for folder in job.spools for entry, data in read_spool(Path(folder), job.bucket, cipher)}
     refusals = dict(job.refusals)
     reports: list[Report] = []
+    nested = nested_pass(plan)
     contexts = [c for c in command.contexts if c.task not in job.refusals]
     waves = dict(zip(command.tasks, command.waves, strict=True)) if algorithm.fold.partial else {}
     for context in contexts:
@@ -176,16 +177,31 @@ def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec], cipher
             codec = codecs.get(context.client)
             like = {} if codec is None else sent_layout(plan, command.server, waves.get(context.task), context)
             update = _decode_update(data, codec, like)
+            forwarded = None if nested is None else _forwarded_sums(plan, command.server, update)
         except Refused as error:
             refusals[context.task] = f"client {context.client}: {printable(str(error))}"
             continue
-        reports.append(Report(context.task, context.client, update, entry.weight, job.metas[context.task].stats()))
+        stats = job.metas[context.task].stats()
+        reports.append(Report(context.task, context.client, update, entry.weight, stats, forwarded=forwarded))
     usable = [c for c in contexts if c.task not in refusals]
     folded = fold_in_order(algorithm.fold, command.server, reports, usable, algorithm.accept)
     # What a fold says of a report may quote it.
     quoted = (replace(r, reason=printable(r.reason)) for r in folded.rejected)
     rejections = _rejections(replace(job, refusals=refusals))
     return replace(folded, rejected=tuple(sorted((*quoted, *rejections), key=lambda r: r.task)))
+
+
+def _forwarded_sums(plan: Plan, server: ServerState, update: Tree) -> aggregation.Folding | None:
+    """The exact sums that an edge sent; None if it sent an update. `Refused` if they are of another shape."""
+    if not any(name.startswith("|") for name in update):
+        return None
+    fold = plan.algorithm.fold
+    empty = aggregation.zero(fold, server)
+    aggregation.sum_for(empty, "")
+    odd = mismatch(update, aggregation.save(empty))
+    if odd is not None:
+        raise Refused(f"its sums are of another shape: {odd}")
+    return aggregation.load(fold, server, update)
 
 
 def sent_layout(plan: Plan, server: ServerState, wave: Wave | None, context: Context) -> Tree:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +39,8 @@ class Offers:
         self.announced_blobs: dict[str, Blob] = {}
         self.frozen_blob: Blob | None = None
         self.limits = SampleLimits(served.plan, served.world, served.registry, options.max_samples)
+        # What belongs to single tasks of a wave beside the model: it is filled in here, with the blobs that this needs.
+        self.fill_in: Callable[[Wave, inside.Wave], list[Blob]] | None = None
 
     def write_frozen(self) -> None:
         """Put weights that are not trained where devices can fetch them."""
@@ -88,6 +90,11 @@ class Offers:
             blobs=blobs, blob=blob_index.tobytes() if len(blobs) > 1 else b"",
             lease_seconds=self.options.lease, seed=self.served.plan.seed, time=wave.time,
         )  # fmt: skip
+        for blob in [] if self.fill_in is None else self.fill_in(wave, message):
+            self.register_version(blob, wave.version)
+            if blob.name not in self.announced_blobs:
+                self.announced_blobs[blob.name] = blob
+                new_blobs.append(_blob_message(blob))
         return inside.ToTransmitter(blobs=new_blobs, waves=[message])
 
     def add_full_state(self, out: inside.ToTransmitter, state: RunState) -> None:
@@ -127,6 +134,8 @@ class Offers:
         for blob in [blob for _, blob in self.blobs.values() if blob.name in unused]:
             drop_blob(blob)
         self.blobs = {key: pair for key, pair in self.blobs.items() if pair[1].name not in unused}
+        for blob in [self.announced_blobs[name] for name in unused if name in self.announced_blobs]:
+            drop_blob(blob)
         for name in unused:
             del self.version_of[name]
         dropped = [name for name in sorted(unused) if self.announced_blobs.pop(name, None) is not None]

@@ -24,7 +24,8 @@ class ServeOptions:
     declare). With `trust_reports` a selector gets no bounds on what it believes of reports. `metrics` is where figures and health
     are told over HTTP (empty: nowhere). Devices may call over HTTP at `http` too (empty: over gRPC alone), also from pages of the
     `origins`; with `page` it serves a page of its own, with which a browser is a device. `drain_seconds` is what a server takes at
-    most to stop in order; a `quiet` one shows nothing on the terminal.
+    most to stop in order; a `quiet` one shows nothing on the terminal. No report may have more than
+    `most_report_bytes` (None: what follows from the model).
     """
 
     address: str = "127.0.0.1:50051"
@@ -53,6 +54,7 @@ class ServeOptions:
     drain_seconds: float = 20.0
     log_level: Level = "info"
     quiet: bool = False
+    most_report_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

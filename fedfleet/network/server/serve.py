@@ -59,12 +59,14 @@ def serve(
     recovery: RecoveredRun | None = None,
     tls: Mapping[str, str] | None = None,
     on_listening: Callable[[ServerLoop, ListeningServer], None] | None = None,
+    make_loop: Callable[..., ServerLoop] = ServerLoop,
 ) -> RunState:
-    """Serve a plan to its end; `recovery` is where a killed server left it. `on_listening` is called when devices may call."""
+    """Serve a plan to its end; `recovery` is where a killed server left it. `on_listening` is called when devices may call;
+    `make_loop` makes another loop than that of a server, as an edge has."""
     check_servable(served.plan, options.devices)
     cipher_of(served.noising.key)  # what it needs is missing now, and not in a frontend
     with infrequent_gc(), private_files():
-        return asyncio.run(_serve(served, options, recovery, dict(tls or {}), on_listening))
+        return asyncio.run(_serve(served, options, recovery, dict(tls or {}), on_listening, make_loop))
 
 
 async def _serve(
@@ -73,6 +75,7 @@ async def _serve(
     recovery: RecoveredRun | None,
     tls: dict[str, str],
     on_listening: Callable[[ServerLoop, ListeningServer], None] | None,
+    make_loop: Callable[..., ServerLoop],
 ) -> RunState:
     wire = served.folder / "wire"
     wire.mkdir(exist_ok=True, mode=0o700)
@@ -82,7 +85,7 @@ async def _serve(
         http_socket, http = reserve_port(options.http, "--http") if options.http else (None, "")
         shared = make_shared_folder()
         state = recovery.state if recovery is not None else begin(served.plan).state
-        server = ServerLoop(served, options, state, shared, gatherings=recovery.gatherings if recovery else 0)
+        server = make_loop(served, options, state, shared, gatherings=recovery.gatherings if recovery else 0)
         server.offers.write_frozen()
         server.figures, server.run.log = lambda: monitor.figures(server), monitor.log.say
         server.run.listeners.append(monitor.on_events)
@@ -155,7 +158,8 @@ def frontend_config(
         sheet=layout_to_json(fold_layout(plan.algorithm.fold, plan.algorithm.init(plan.params))), stream=streams,
         spool=not streams or options.keep_reports, durable=options.durable, encode_once=options.encode_once,
         hold=options.hold, hold_seconds=options.hold_seconds, commit_seconds=options.commit_seconds,
-        in_flight_bytes=options.in_flight_bytes, largest=max_report_bytes(plan), codecs=[codec_recipe(c) for c in kinds],
+        in_flight_bytes=options.in_flight_bytes, largest=options.most_report_bytes or max_report_bytes(plan),
+        codecs=[codec_recipe(c) for c in kinds],
         codec_of=codec_of, tls=tls, stats=stat_names(plan), noise_key=(served.noising.key or b"").hex(),
     )  # fmt: skip
 

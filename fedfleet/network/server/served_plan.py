@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedfleet.core.codec import Codec
+from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
 from fedfleet.core.kinds import CLASSIFICATION, Kind
@@ -106,12 +107,26 @@ def foresees(choose: Selector) -> bool:
 def adds_on_arrival(plan: Plan, options: ServeOptions) -> bool:
     """Do reports enter sums as they come? Else they are spooled, and folded at the commit."""
     algorithm = plan.algorithm
-    return options.streaming and algorithm.fold.streams and algorithm.accept is None and not algorithm.fold.partial
+    # What edges forward is merged at the commit.
+    return (
+        options.streaming
+        and algorithm.fold.streams
+        and algorithm.accept is None
+        and not algorithm.fold.partial
+        and nested_pass(plan) is None
+    )
+
+
+def nested_pass(plan: Plan) -> NestedPass | None:
+    """What the clients do, where they are edges."""
+    half = plan.algorithm.local(0, NO_SETTINGS)
+    return half if isinstance(half, NestedPass) else None
 
 
 def max_report_bytes(plan: Plan) -> int:
-    """The most bytes that a report may have: twice the model, and some room."""
-    return 2 * max(tree_nbytes(plan.params), tree_nbytes(plan.algorithm.fold.like(plan.algorithm.init(plan.params)))) + _SLACK
+    """The most bytes that a report may have: twice the model, and some room. Sums of edges have 8 or 16 bytes for each number."""
+    times = 2 if nested_pass(plan) is None else 4
+    return times * max(tree_nbytes(plan.params), tree_nbytes(plan.algorithm.fold.like(plan.algorithm.init(plan.params)))) + _SLACK
 
 
 def stat_names(plan: Plan) -> list[str] | None:

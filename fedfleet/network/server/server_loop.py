@@ -30,11 +30,12 @@ from fedfleet.network.rules.pace_steering import PaceSteering
 from fedfleet.network.server.admission import Admission
 from fedfleet.network.server.candidates import Candidates, Membership
 from fedfleet.network.server.commit import Commits
+from fedfleet.network.server.edge_plans import EdgePlans
 from fedfleet.network.server.evaluations import Evaluations
 from fedfleet.network.server.offers import Offers
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.recovery import CheckpointWriter
-from fedfleet.network.server.served_plan import ServedRun, adds_on_arrival
+from fedfleet.network.server.served_plan import ServedRun, adds_on_arrival, nested_pass
 from fedfleet.network.server.supervisor import Supervisor
 from fedfleet.network.server.turns import (
     CommitJob,
@@ -65,6 +66,10 @@ class ServerLoop:
         self.candidates = Candidates(plan, served.world, options)
         self.run.listeners.append(self.candidates.on_events)
         self.offers = Offers(served, options, shared)
+        if nested_pass(plan) is not None:
+            client_state = self.offers.client_state
+            edge_plans = EdgePlans(plan, served.world, served.folder, shared, lambda: client_state.memory_task)
+            self.offers.fill_in = edge_plans.fill_in
         self.admission = Admission(plan, served.folder / "wire", self.offers.limits, streams=streams, lease=options.lease)
         self.commits = Commits(served, streams=streams, durable=options.durable, gatherings=gatherings)
         self.evaluations = Evaluations(served, options, self.candidates, self.offers)

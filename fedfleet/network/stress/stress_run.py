@@ -216,6 +216,7 @@ def answer_of(outcome: Outcome) -> dict[str, Any]:
         "mode": dummy.mode,
         "durable": stress.durable,
         "tls": stress.tls,
+        "http": stress.http,
         "transmitters": stress.transmitters,
         "generators": stress.generators,
         "in_flight": stress.in_flight,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import client_config_for, client_configs, shard_bytes
+from fedfleet.app.assemble.client_config import client_config_for, shard_bytes
 from fedfleet.app.assemble.device_runtime import build_client_runtime
 from fedfleet.app.spec import resolve
 from fedfleet.core import registry
@@ -257,19 +257,6 @@ def test_names_and_settings_of_a_sheet_are_checked_like_a_spec(table):
 def test_runs_that_no_device_can_be_told_of_are_refused():
     with pytest.raises(BadInput, match="no client 6"):
         client_config_for(made(), 6)
-    users = {"users": {"use": "households"}}
-    edged = assemble(
-        resolve(
-            {
-                "task": {"use": "digits_logreg"},
-                "world": {"clients": 20, **users},
-                "edge": "hierfl",
-                "pace": {"cohort": 2},
-            }
-        )
-    )
-    with pytest.raises(BadInput, match="remove \\[edge\\]"):
-        client_configs(edged)
 
 
 def test_a_device_that_cannot_make_its_shard_gets_the_same_samples():

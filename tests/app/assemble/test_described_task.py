@@ -87,14 +87,27 @@ def test_a_device_without_pytorch_trains_the_bits_of_one_that_simulates(engine, 
     assert (payload, weight, stats, heavy) == (here.payload, here.weight, dict(here.stats), [])
 
 
+@pytest.mark.parametrize("engine", ["numpy", "mnn"])
 @pytest.mark.parametrize(
     ("algorithm", "says"),
     [("fedkd", "objective of fedkd is written for PyTorch"), ("biasprompt", "which only PyTorch can train")],
 )
-def test_a_method_that_numpy_devices_cannot_train_is_refused_by_name(algorithm, says, tmp_path):
+def test_a_method_that_no_such_device_can_train_is_refused_by_name(algorithm, says, engine, tmp_path):
+    skip_without(engine)
     setup = assemble(resolve(table(algorithm, {"use": "digits_mlp"})))
     with pytest.raises(BadInput, match=says):
-        build_client_runtime(client_config_for(setup, 0, brings_own=True), own_samples(tmp_path, setup), engine="numpy")
+        build_client_runtime(client_config_for(setup, 0, brings_own=True), own_samples(tmp_path, setup), engine=engine)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "mnn"])
+def test_such_devices_train_slices(engine, tmp_path):
+    skip_without(engine)
+    setup = assemble(resolve(table({"use": "heterofl", "widths": [0.5]}, {"use": "digits_mlp"})))
+    algorithm = setup.plan.algorithm
+    offer = offer_to_bytes(algorithm.offer(algorithm.init(setup.plan.params), 0, {}))
+    config = client_config_for(setup, 0, brings_own=True)
+    runtime = build_client_runtime(config, own_samples(tmp_path, setup), engine=engine)
+    assert train_task(runtime, Assignment(5), offer, {}).weight > 0
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedfleet
-from fedfleet.app.api.fleet import from_profiles, from_run
+from fedfleet.app.api.fleet_files import from_run
 from fedfleet.app.fleets.measured_fleet import (
     ASSUMED_KBPS,
     availability,
@@ -107,19 +107,6 @@ def test_of_several_profiles_of_a_client_the_last_counts_and_a_damaged_line_is_n
         path.write_text(json.dumps(lines[0]) + "\n" + damaged + "\n")
         with pytest.raises(BadInput, match="line 2 is no profile of a device"):
             read_profiles(path)
-
-
-def test_files_of_profiles_and_of_devices_become_one_fleet(tmp_path):
-    (tmp_path / "one.json").write_text(
-        json.dumps({"format": "fedfleet/devices@1", "devices": [{"id": "desk", "down_kbps": [5], "seconds_per_sample": 0.2}]})
-    )
-    (tmp_path / "profiles.jsonl").write_text(json.dumps({"client": 3, **PROFILE, "down_bytes_per_second": 0}) + "\n")
-    answer = from_profiles(tmp_path / "one.json", tmp_path / "profiles.jsonl", out=tmp_path / "fleet.npz")
-    table = load_devices(str(tmp_path / "fleet.npz"))
-    assert table.ids.tolist() == ["desk", f"{tmp_path.name}-3"] and table.down.tolist() == [5.0, ASSUMED_KBPS]
-    assert answer.values["links_assumed"] == 1 and "100 Mbit/s" in answer.remarks[0]
-    with pytest.raises(BadInput, match="at least one device"):
-        from_profiles(out=tmp_path / "fleet.npz")
 
 
 def test_clients_are_available_when_they_checked_in():

@@ -61,7 +61,7 @@ def test_a_run_resumes_as_it_began_whatever_is_asked_now(tmp_path, capsys):
 
 def test_a_run_is_not_resumed_with_other_versions(tmp_path, monkeypatch):
     killed_run(SPEC, tmp_path / "out", 3)
-    monkeypatch.setattr("fedfleet.app.runs.conditions._versions", lambda: {"numpy": "0.1"})
+    monkeypatch.setattr("fedfleet.app.runs.conditions._versions", lambda execute: {"numpy": "0.1"})
     before = identity(tmp_path / "out")
     with pytest.raises(BadInput, match=r"was started with numpy .* could change its results in the last bits"):
         perform(spec_with(), tmp_path / "out", resume=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from fedfleet.app.spec.plain_values import Unfit, fitted
+from fedfleet.app.spec.plain_values import Unfit, fit_value
 from fedfleet.app.spec.table_checks import builder_of, is_spec_type, nested_kind
 from fedfleet.core.bounds import Ge, MinLen
 from fedfleet.core.limits import TargetText
@@ -44,7 +44,7 @@ def test_the_same_values_are_taken_and_become_the_same():
 
     for hint in hints():
         pydantic = TypeAdapter(hint, config=ConfigDict(strict=True, arbitrary_types_allowed=True)).validate_python
-        ours, theirs = seen(lambda value, hint=hint: fitted(hint, value), Unfit), seen(pydantic, ValidationError)
+        ours, theirs = seen(lambda value, hint=hint: fit_value(hint, value), Unfit), seen(pydantic, ValidationError)
         odd = [(value, a, b) for value, a, b in zip(VALUES, ours, theirs, strict=True) if a != b]
         assert not odd, (hint, odd)
 
@@ -55,7 +55,7 @@ def test_the_same_values_are_taken_and_become_the_same():
 )
 def test_what_it_must_be_is_said(hint, value, says):
     with pytest.raises(Unfit, match=f"^{says}$"):
-        fitted(hint, value)
+        fit_value(hint, value)
 
 
 CHILD = """

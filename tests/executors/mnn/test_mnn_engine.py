@@ -107,6 +107,14 @@ def test_what_it_cannot_compute_is_named(monkeypatch):
         load_engine("mnn").load(wide)
 
 
+def test_shapes_that_do_not_fit_are_refused_and_do_not_end_the_process():
+    settings = {"stride": [1], "padding": [0], "dilation": [1], "groups": 1}
+    leaves = {"w": ((4, 5, 3), "<f4")}
+    odd = ModelDescription((3, 9), "<f4", leaves, frozenset({"w"}), (Operation("convolution", (0, "w"), settings),), 1)
+    with pytest.raises(Refused, match="the description of the model does not fit together"):
+        load_engine("mnn").load(odd)
+
+
 def test_a_missing_package_is_one_sentence(monkeypatch):
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"needs the package MNN, which is not installed; pip install 'fedfleet\[mnn\]'"):

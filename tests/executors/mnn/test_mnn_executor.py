@@ -17,7 +17,7 @@ pytest.importorskip("_mnncengine")
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("name", [pytest.param("dense", marks=pytest.mark.soak), "convolutions", "batch norm"])
+@pytest.mark.parametrize("name", ["convolutions", *(pytest.param(n, marks=pytest.mark.soak) for n in ("dense", "batch norm"))])
 def test_mnn_does_what_inline_does_in_the_cells_of_the_matrix(name):
     task = TASKS[name]()
     some = [c for i, c in enumerate(cases(task)) if (i % 7 == 0 or c.name in SINGLES) and c.name not in WRITTEN_FOR_TORCH]

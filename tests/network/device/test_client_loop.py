@@ -423,3 +423,10 @@ def test_samples_are_looked_at_once_for_each_configuration(fake, tmp_path):
     looked = []
     assert attended(fake, tmp_path / "s", check_samples=looked.append).tasks == 2
     assert looked == [fake.sheet]
+
+
+def test_a_device_whose_samples_would_move_takes_part_only_if_its_owner_agrees(fake, tmp_path):
+    fake.sheet = b'{"form": 1, "moves_samples": true}'
+    with pytest.raises(BadInput, match="--share-samples"):
+        attended(fake, tmp_path / "s")
+    assert attended(fake, tmp_path / "s", share_samples=True).reason == "that was all"

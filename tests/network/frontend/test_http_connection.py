@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fedfleet.network.frontend import http_connection
+from fedfleet.network.frontend import http_connection, http_door
 from fedfleet.network.frontend.http_exchange import MAX_HEAD_BYTES
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import encode_message
@@ -255,6 +255,8 @@ def test_the_certificates_of_grpc_are_those_of_http(tmp_path: Path, monkeypatch:
         assert (await client.ask("GET", "/v1/status", Origin="https://here:1")).status == 200
         assert (await client.ask("GET", "/v1/status", Origin="http://here:1")).status == 403
         assert client.writer.get_extra_info("ssl_object").version() == "TLSv1.3"
+        for connection in http.door.connections:  # asyncio's own buffer would be 256 KiB for each call that waits
+            assert len(connection._transport._ssl_protocol._ssl_buffer) == 1 << 16
         large = await client.ask("GET", "/v1/speed?nbytes=3000000", Authorization=http.bearer(1))
         assert len(large.body) == 3_000_000
         assert (await client.ask("POST", "/v1/enrol", bytes(200_000))).status == 413
@@ -287,6 +289,26 @@ def test_a_server_that_wants_certificates_of_devices_takes_no_others(tmp_path: P
 
     files = {"certificate": str(made.certificate), "key": str(made.key), "client_ca": str(made.ca)}
     perform_http(tmp_path / "run", act, tls=files)
+
+
+def test_handshakes_that_never_end_have_a_limit_and_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = certificates(tmp_path / "one")
+    monkeypatch.setattr(http_door, "_HANDSHAKE_SECONDS", 2.0)
+
+    async def act(http: HttpStage) -> None:
+        monkeypatch.setattr(http.door, "_most_connections", 3)
+        silent = [await http.connect() for _ in range(3)]
+        await until(lambda: len(http.door._handshakes) == 3)
+        for _ in range(2):
+            late = await http.connect()
+            await late.send(b"hello")
+            assert await late.rest() == b""
+        for client in silent:  # their time ends
+            assert await client.rest() == b""
+        good = await http.connect(client_context(ClientFiles(made.ca)))
+        assert (await good.ask("GET", "/v1/status")).status == 200
+
+    perform_http(tmp_path / "run", act, tls={"certificate": str(made.certificate), "key": str(made.key)})
 
 
 # ---- requests that nobody wrote ------------------------------------------------------------------------------------------

@@ -35,6 +35,12 @@ def test_requests_that_cannot_be(request_, why):
     assert why in (protocol_refusal(request_, terms) or unfit_reason(request_, terms))
 
 
+def test_a_run_that_must_know_labels_admits_no_data_of_which_it_knows_none():
+    terms = Terms(5, own_data=False)
+    assert "cannot bring data of their own" in unfit_reason(asks(data="mine", samples=3), terms)
+    assert unfit_reason(asks(), terms) is None
+
+
 def test_requests_that_can_be():
     for request in (
         asks(),

@@ -85,6 +85,16 @@ def test_what_cannot_be_measured_is_refused():
 FLAGS = ("transmitters", "encode_once", "streaming", "durable")
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "tls"), [(4000, True), pytest.param(2_000_000, False, marks=pytest.mark.soak)], ids=["small, TLS", "large"]
+)
+def test_clients_may_call_over_http(nbytes, tls):
+    outcome = run_stress(Stress(Dummy(6, nbytes, 2), transmitters=0, raw=False, http=True, tls=tls))
+    got = answer_of(outcome)
+    assert got["http"] and got["receipts"]["SAFE"] >= 12 and len(got["round_seconds"]) == 2
+    assert (sum(tally["fetched_bytes"] for tally in outcome.tallies) > 0) is (nbytes > INLINE_BYTES)
+
+
 def test_every_step_adds_one_mechanism_and_keeps_the_others():
     steps = [step for _, step in steps_of(Stress(Dummy(10, 400, 3)))]
     assert len(steps) == 6

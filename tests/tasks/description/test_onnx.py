@@ -79,7 +79,7 @@ def made(name):
     return build(**({"synthetic": True, "samples": 250} if "synthetic" in parameters(build) else {}))(0)
 
 
-QUICK = {"digits_cnn", "digits_vit", "text_lstm"}
+QUICK = {"digits_cnn", "text_lstm"}
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.soak) for n in names("tasks")])

@@ -1,4 +1,4 @@
-"""Numpy beside inline for every registered codec, fold, attack, pacing, privacy and edge: the same model, or the same refusal."""
+"""Numpy and MNN beside inline for every registered codec, fold, attack, pacing, privacy, edge: the same model, or one refusal."""
 
 import numpy as np
 import pytest
@@ -34,10 +34,20 @@ def outcome(cell, execute):
         return str(refusal)
 
 
+# Both share their executor: of MNN the soak runs what is not among these.
+QUICK = {"codec int8", "edge hierfl"}
+BOTH = [
+    *(("numpy", name) for name in CELLS),
+    *(pytest.param("mnn", name, marks=() if name in QUICK else pytest.mark.soak) for name in CELLS),
+]
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", CELLS)
-def test_numpy_gives_the_model_of_inline_or_the_same_refusal(name):
-    literal, found = (outcome(CELLS[name], execute) for execute in ("inline", "numpy"))
+@pytest.mark.parametrize(("engine", "name"), BOTH)
+def test_an_engine_gives_the_model_of_inline_or_the_same_refusal(engine, name):
+    if engine == "mnn":
+        pytest.importorskip("_mnncengine")
+    literal, found = (outcome(CELLS[name], execute) for execute in ("inline", engine))
     if isinstance(literal, str):
         assert found == literal
         return
