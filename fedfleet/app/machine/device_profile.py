@@ -54,6 +54,9 @@ def profile_device(
         raise BadInput(f"--side {side}: the model of {task} cannot take such images ({str(error).splitlines()[0]})") from None
     batches, samples, seconds = time_tasks(execute, timed_task, batch=batch, rounds=max(1, iterations // _REPEATS))
     times = fit_times(batches, samples, seconds)
+    if times.per_sample == 0.0:
+        # Batches and samples cannot be told apart here, as with a tiny model: no device computes a sample in no time.
+        times = replace(times, per_sample=times.per_batch / batch, per_batch=0.0)
     per_sample = times.per_sample + times.per_batch / batch
     down, up = ([100_000.0], None) if server is None else link_speed(server)
     row: dict[str, Any] = {
