@@ -24,19 +24,21 @@ class RequestBody:
         """A piece came."""
         self._pieces.append(data)
         self.held += len(data)
+        if self._waiter is not None:
+            self._wake()
 
     def complete(self) -> None:
         """All of it has come."""
         self.is_complete = True
-        self.wake()
+        if self._waiter is not None:
+            self._wake()
 
     def fail(self, failure: CallRefused) -> None:
         """No more of it can be taken; the first reason stays."""
         self.failure = self.failure or failure
-        self.wake()
+        self._wake()
 
-    def wake(self) -> None:
-        """Let whoever waits look again."""
+    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -45,7 +47,7 @@ class RequestBody:
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
-    def joined(self) -> bytes:
+    def content(self) -> bytes:
         """All that is here, which stays here."""
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 

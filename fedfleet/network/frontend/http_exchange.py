@@ -146,7 +146,6 @@ class Exchange:
             body.fail(RateLimited("the server is receiving too many bytes; try again in 1 s"))
         if body.held > _PAUSE_BYTES and not self._reading:
             connection.pause_reading()
-        body.wake()
 
     async def _more(self) -> None:
         """Until more of the body is here, or all, or it failed."""
@@ -168,7 +167,7 @@ class Exchange:
             self._connection.expect_nothing(self)
         if body.failure is not None:
             raise body.failure
-        return body.joined()
+        return body.content()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes; whoever takes it looks after its pace."""
