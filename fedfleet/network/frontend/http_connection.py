@@ -179,8 +179,7 @@ class HttpConnection(asyncio.Protocol):
             return
         target = head.url.decode("ascii", "replace")
         self._keep_alive = self._parser.get_http_version() == "1.1" and self._parser.should_keep_alive()
-        head.close()
-        self.deadline = math.inf
+        head.nbytes, self.deadline = 0, math.inf
         exchange = Http1Exchange(self, self._parser.get_method().decode("ascii"), target, head.headers)
         self._exchange = exchange
         exchange.task = self._loop.create_task(self._serve(exchange))
@@ -221,7 +220,7 @@ class HttpConnection(asyncio.Protocol):
             self._lingering, self.deadline = True, self._loop.time() + STALLED_SECONDS
             self._transport.close()
         else:
-            self.resume_reading()
+            self._flow.resume_reading()
             self.deadline = self._loop.time() + IDLE_SECONDS
 
     def ends_after(self, exchange: Exchange) -> bool:
@@ -253,7 +252,9 @@ class HttpConnection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
-        self._flow.write(data)
+        if self._transport.is_closing():
+            raise ConnectionResetError("the other side hung up")
+        self._transport.write(data)
 
     async def flush(self, nbytes: int) -> None:
         """Until all that was written has left; an answer that is not read ends its connection."""

@@ -8,7 +8,7 @@ from fedfleet.network.frontend.http_exchange import KNOWN, MAX_HEAD_BYTES, BadRe
 
 
 class RequestHead:
-    """One head after the other: `begin` forgets the one before, but not the bytes that came since `close`."""
+    """One head after the other: `begin` forgets the one before, but not the bytes; the connection counts those."""
 
     __slots__ = ("headers", "is_open", "nbytes", "url")
 
@@ -20,10 +20,6 @@ class RequestHead:
     def begin(self) -> None:
         """A request begins."""
         self.url, self.headers, self.is_open = b"", {}, True
-
-    def close(self) -> None:
-        """It was read, and is served."""
-        self.nbytes = 0
 
     def add_header(self, name: bytes, value: bytes) -> BadRequest | None:
         """One of its headers; what is wrong with it."""

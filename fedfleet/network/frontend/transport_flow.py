@@ -45,12 +45,6 @@ class TransportFlow:
         finally:
             self._flushed = None
 
-    def write(self, data: bytes) -> None:
-        """Send bytes."""
-        if self._transport.is_closing():
-            raise ConnectionResetError("the other side hung up")
-        self._transport.write(data)
-
     def pause_reading(self) -> None:
         """Receive no more."""
         if not self._read_paused and not self._transport.is_closing():
