@@ -97,7 +97,7 @@ def joined(look, http, **more):
 
 
 def test_a_phone_joins_by_the_page(look, tmp_path):
-    with served(tmp_path, devices=2, rounds=500) as (place, http, processes):
+    with served(tmp_path, devices=2, rounds=500, more=("--patience", "5")) as (place, http, processes):
         stranger = look(f"http://{http}/join#token=nonsense", width=390).page
         stranger.click("#join")
         stranger.wait_for_selector("#during:not([hidden])")

@@ -12,9 +12,9 @@ from fedfleet.core.errors import Refused
 from fedfleet.core.kinds import IGNORED
 from fedfleet.core.trees import Array
 from fedfleet.executors.engine_model import BatchGradients
-from fedfleet.executors.mnn.layers import LAYERS
+from fedfleet.executors.mnn.expressions import OPERATIONS, Graph, shaped
+from fedfleet.executors.mnn.layer_expressions import LAYERS
 from fedfleet.executors.mnn.library import Var, constant, gradient_graphs, mnn, placeholder, read, write
-from fedfleet.executors.mnn.operations import OPERATIONS, Graph, shaped
 from fedfleet.executors.numpy.losses import loss_and_gradient
 from fedfleet.executors.numpy.model import NumpyModel
 from fedfleet.executors.numpy.operations import kept_units

@@ -98,7 +98,7 @@ def randomk(*, share: Share = 0.05, unbiased: bool = False) -> Codec:
         return {n: v * scale(v.size) for n, v in _magnitudes(tree).items()}
 
     def squeeze_tree(tree: Tree, address: int) -> Tree:
-        result = {ADDRESS: np.array([address], np.int64)} if tree else dict[str, Array]()
+        result: dict[str, Array] = {ADDRESS: np.array([address], np.int64)} if tree else {}
         for number, (name, leaf) in enumerate(tree.items()):
             values = leaf.reshape(-1)[_random_positions(address, number, leaf.size, share)] * np.float32(scale(leaf.size))
             result[name] = values if np.isfinite(leaf).all() else np.full_like(values, np.nan)

@@ -45,7 +45,7 @@ def give_samples(runtime: ClientRuntime, store: DeviceStore, rows: Ints) -> byte
 
 def receive_samples(runtime: ClientRuntime, store: DeviceStore, data: bytes) -> None:
     """Keep samples that came. They are on the disk when this returns; the same ones may come again."""
-    came, kept, dataset = unpack_tree(data), _received(store), runtime.task.dataset
+    came, kept, dataset = unpack_tree(data), _received_samples(store), runtime.task.dataset
     if came.keys() != {_IDS, _X, _Y} or not len(came[_IDS]) == len(came[_X]) == len(came[_Y]):
         raise Refused("the samples that came are not whole")
     for leaf, own in ((came[_X], dataset.x), (came[_Y], dataset.y)):
@@ -62,7 +62,7 @@ def receive_samples(runtime: ClientRuntime, store: DeviceStore, data: bytes) -> 
 def with_samples_of(runtime: ClientRuntime, store: DeviceStore, rows: Ints) -> tuple[ClientRuntime, Ints]:
     """The runtime that holds the samples of a training task, and where its rows lie there; what no task names any more goes."""
     result = _with_received(runtime, store, rows)
-    kept = _received(store)
+    kept = _received_samples(store)
     if kept:
         named = np.isin(kept[_IDS], np.concatenate([rows, kept[_HELD]]))
         remaining = {name: kept[name][named] for name in (_IDS, _X, _Y)}
@@ -76,7 +76,7 @@ def _with_received(runtime: ClientRuntime, store: DeviceStore, rows: Ints) -> tu
     own = np.isin(rows, runtime.train)
     if own.all():
         return runtime, rows
-    kept, data = _received(store), runtime.task.dataset
+    kept, data = _received_samples(store), runtime.task.dataset
     place = {row: len(data.y) + n for n, row in enumerate(kept[_IDS].tolist())} if kept else {}
     missing = [row for row in rows[~own].tolist() if row not in place]
     if missing:
@@ -89,6 +89,6 @@ def _with_received(runtime: ClientRuntime, store: DeviceStore, rows: Ints) -> tu
     return replace(runtime, task=task, execute=runtime.make_executor(task)), at
 
 
-def _received(store: DeviceStore) -> Tree:
+def _received_samples(store: DeviceStore) -> Tree:
     data = store.samples()
     return {} if data is None else unpack_tree(data)

@@ -258,7 +258,7 @@ class Admission:
             grant.status, grant.reason = pb.Receipt.REFUSED, refusal
             effects.append(tell_withdrawn([task]))
         self.metas[task] = meta
-        names, stage_seconds = _shared(tuple(claim.names[claim.stats :])), claim.values[claim.stats :]
+        names, stage_seconds = _interned_names(tuple(claim.names[claim.stats :])), claim.values[claim.stats :]
         size = (claim.decoded_nbytes or claim.nbytes) * self._plan.byte_scale
         self.costs[task] = ReportedCost(size, dict(zip(names, stage_seconds, strict=True)) if names else _NO_SECONDS)
         if not arrived:
@@ -269,7 +269,7 @@ class Admission:
         """What is known of a report: it trained on no more samples than its client holds."""
         most = float(self._limits.of(wave).samples[task - wave.first])
         bounded = (min(value, most) if name == "samples" else value for name, value in zip(names, values, strict=True))
-        return ReportMeta(weight, _shared(tuple(names)), tuple(bounded))
+        return ReportMeta(weight, _interned_names(tuple(names)), tuple(bounded))
 
     def _fold_entry(self, meta: ReportMeta, context: Context, bucket: int) -> tuple[Entry, str | None]:
         """How a report enters the sums, or why it may not."""
@@ -332,7 +332,7 @@ class Admission:
 
 
 @lru_cache(maxsize=256)
-def _shared(names: tuple[str, ...]) -> tuple[str, ...]:
+def _interned_names(names: tuple[str, ...]) -> tuple[str, ...]:
     """The same names as one object for all reports: each message brings strings of its own, and a fleet's reports are many."""
     return names
 

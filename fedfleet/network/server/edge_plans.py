@@ -38,12 +38,12 @@ class EdgePlans:
     def fill_in(self, wave: Wave, message: inside.Wave) -> list[Blob]:
         """Name the turn of each task in the message of its wave; the blobs that hold them."""
         self._folder.mkdir(exist_ok=True, mode=0o700)
-        turns = self._stored(wave)
+        turns = self._stored_turns(wave)
         blobs = [write_blob(self._shared, turn) for turn in (self._make(wave) if turns is None else turns)]
         message.turns.extend(blob.name for blob in blobs)
         return blobs
 
-    def _stored(self, wave: Wave) -> list[bytes] | None:
+    def _stored_turns(self, wave: Wave) -> list[bytes] | None:
         """The turns of a wave that went out before; None if not all are here."""
         result: list[bytes] = []
         for task, client in enumerate(wave.assignments.clients.tolist(), wave.first):

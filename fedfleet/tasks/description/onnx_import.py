@@ -202,7 +202,8 @@ def _begin(onnx: Any, given: Any, leaves: dict[str, Array], name: str) -> Import
 
 def _take_node(onnx: Any, importer: Importer, node: Any, values: dict[str, Value | None], version: int, where: str) -> None:
     """Write one node down, or compute it where it is fixed."""
-    from fedfleet.tasks.description.onnx_operators import FOLDED, OPERATORS
+    from fedfleet.tasks.description.onnx_constants import FOLDED
+    from fedfleet.tasks.description.onnx_operators import OPERATORS
 
     missing = [n for n in node.input if n not in values]
     taken = [values[n] for n in node.input if n not in missing]
@@ -238,7 +239,7 @@ def _is_integer(importer: Importer, value: Value) -> bool:
 
 def _folded(importer: Importer, node: Node) -> list[Value]:
     """What a node gives that does not depend on the samples."""
-    from fedfleet.tasks.description.onnx_operators import FOLDED
+    from fedfleet.tasks.description.onnx_constants import FOLDED
 
     if node.operator == "Constant":
         keys = ("value", "value_float", "value_int", "value_floats", "value_ints")

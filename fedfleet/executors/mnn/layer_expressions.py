@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fedfleet.executors.mnn.expressions import Graph, Operation, mean, part, permuted, pieces, ranked, shaped, spread
 from fedfleet.executors.mnn.library import Var, constant, mnn
-from fedfleet.executors.mnn.operations import Graph, Operation, mean, part, permuted, pieces, ranked, shaped, spread
 
 
 def _linear(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
