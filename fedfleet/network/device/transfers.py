@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from fedfleet.core.errors import Refused
 from fedfleet.network.device.call_errors import Damaged
-from fedfleet.network.device.retries import FAILURES, RetryPolicy, Tries, bounded_seconds
+from fedfleet.network.device.retries import FAILURES, RetryPolicy, Tries, bounded_seconds, call_with_retries
 from fedfleet.network.device.server_line import ServerLine
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, crc32c, encode_frame
@@ -57,6 +57,18 @@ def fetch_blob(
             raise TooLate(f"only {len(data)} of {blob.nbytes} bytes of the model arrived before the lease ended")
         wait.sleep(min(pause, _BUSY_PAUSE) if len(data) > before else pause)
     raise AssertionError("pauses never end")
+
+
+def fetch_shard(
+    connection: ServerLine,
+    caller: pb.Caller,
+    most: int,
+    wait: RetryPolicy,
+    until: float,
+    remark: Callable[[str], None] | None = None,
+) -> bytes:
+    """The samples that a rehearsal deals to this client, of `most` bytes at most; tried again until the lease ends."""
+    return call_with_retries(lambda: connection.shard(caller, most), connection, wait, until - time.time(), remark)
 
 
 def deliver_report(

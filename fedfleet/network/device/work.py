@@ -34,10 +34,10 @@ from fedfleet.network.device.client_runtime import (
     train_task,
 )
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
-from fedfleet.network.device.retries import RetryPolicy, call_with_retries, no_remark
+from fedfleet.network.device.retries import RetryPolicy, no_remark
 from fedfleet.network.device.server_line import ServerLine
 from fedfleet.network.device.shared_samples import give_samples, receive_samples, with_samples_of
-from fedfleet.network.device.transfers import TooLate, fetch_blob
+from fedfleet.network.device.transfers import TooLate, fetch_blob, fetch_shard
 from fedfleet.network.device.work_observer import NO_OBSERVER, WorkObserver
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import MOST_STATS, crc32c
@@ -197,11 +197,8 @@ def _refusal_text(error: Exception) -> str:
 
 def _shard(context: WorkContext, until: float) -> Tree:
     """The samples that a rehearsal deals to this client, from the server."""
-    connection, most = context.connection, context.caps.bytes
     try:
-        data = call_with_retries(
-            lambda: connection.shard(context.caller, most), connection, context.wait, until - time.time(), context.remark
-        )
+        data = fetch_shard(context.connection, context.caller, context.caps.bytes, context.wait, until, context.remark)
     except NotFound as error:
         raise Refused(f"this device cannot make the samples of the rehearsal, and the server gives none ({error})") from error
     return unpack_tree(data)

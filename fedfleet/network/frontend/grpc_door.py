@@ -13,7 +13,8 @@ import grpc.aio
 
 from fedfleet.core.errors import BadInput
 from fedfleet.network.frontend.grpc_server import GrpcServer, missing_internals
-from fedfleet.network.frontend.service import CallRefused, FleetService
+from fedfleet.network.frontend.refusals import CallRefused
+from fedfleet.network.frontend.service import FleetService
 from fedfleet.network.protocol.frames import CHANNEL_OPTIONS, INLINE_BYTES, MAX_HEAD_BYTES, SERVICE, method_path
 
 Context = grpc.aio.ServicerContext[Any, Any]

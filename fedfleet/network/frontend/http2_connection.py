@@ -41,7 +41,7 @@ from fedfleet.network.frontend.http_exchange import (
     head_refusal,
     serve_exchange,
 )
-from fedfleet.network.frontend.service import CallRefused, TooSlow
+from fedfleet.network.frontend.refusals import CallRefused, TooSlow
 
 MAX_STREAMS = 32
 _STREAM_WINDOW, _CONNECTION_WINDOW = 1 << 18, 1 << 20  # bytes of bodies that may come before they are taken
@@ -66,8 +66,8 @@ class Http2Exchange(Exchange):
 
     async def read(self, most: int) -> bytes:
         """The whole body."""
-        if self.length <= most and self.held:
-            self._line.acknowledge(self, self.held)
+        if self.body.length <= most and self.body.held:
+            self._line.acknowledge(self, self.body.held)
         return await super().read(most)
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -178,14 +178,14 @@ class Http2Connection(asyncio.Protocol):
         match event:
             case RequestReceived():
                 self._on_request(event)
-            case DataReceived() if exchange is not None and exchange.failure is None:
+            case DataReceived() if exchange is not None and exchange.body.failure is None:
                 # Padding is room that nobody takes.
                 self._h2.acknowledge_received_data(event.flow_controlled_length - len(event.data), exchange.stream_id)
                 exchange.feed(event.data)
             case DataReceived():
                 self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             case StreamEnded() if exchange is not None:
-                exchange.feed_end()
+                exchange.body.complete()
             case StreamReset():
                 self._resets += 1
                 if exchange is not None:
@@ -243,7 +243,7 @@ class Http2Connection(asyncio.Protocol):
                 self._h2.reset_stream(exchange.stream_id, ErrorCodes.INTERNAL_ERROR)
             else:
                 self._h2.end_stream(exchange.stream_id)
-                if not exchange.is_complete:
+                if not exchange.body.is_complete:
                     self._h2.reset_stream(exchange.stream_id, ErrorCodes.NO_ERROR)
         except ProtocolError:
             self._end()
@@ -337,7 +337,7 @@ class Http2Connection(asyncio.Protocol):
 
     def expect_body(self, exchange: Exchange) -> None:
         """A body must be here soon."""
-        exchange.deadline = self._loop.time() + STALLED_SECONDS + exchange.length / MIN_RATE
+        exchange.deadline = self._loop.time() + STALLED_SECONDS + exchange.body.length / MIN_RATE
 
     def expect_nothing(self, exchange: Exchange) -> None:
         """It is here."""
@@ -360,7 +360,7 @@ class Http2Connection(asyncio.Protocol):
             if exchange.stream_id in self._waiters:  # an answer that is not read
                 self._transport.abort()
                 return
-            exchange.fail(TooSlow("the body came too slowly; send it again"))
+            exchange.body.fail(TooSlow("the body came too slowly; send it again"))
 
     def hang_up(self) -> None:
         """The door closes: end as soon as nothing is being answered."""

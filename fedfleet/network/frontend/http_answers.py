@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from fedfleet.network.frontend.service import CallRefused
+from fedfleet.network.frontend.refusals import CallRefused
 
 JSON, BYTES = b"application/json", b"application/octet-stream"
 _ALWAYS = b"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"

@@ -17,7 +17,6 @@ from fedfleet.network.frontend.http_answers import answer_head, error_body
 from fedfleet.network.frontend.http_exchange import (
     HEAD_SECONDS,
     IDLE_SECONDS,
-    KNOWN,
     MAX_HEAD_BYTES,
     MIN_RATE,
     STALLED_SECONDS,
@@ -25,10 +24,11 @@ from fedfleet.network.frontend.http_exchange import (
     Door,
     Exchange,
     Overloaded,
-    head_refusal,
     serve_exchange,
 )
-from fedfleet.network.frontend.service import CallRefused, TooSlow
+from fedfleet.network.frontend.http_head import RequestHead, head_too_large, upgrade_refusal
+from fedfleet.network.frontend.refusals import CallRefused, TooSlow
+from fedfleet.network.frontend.transport_flow import TransportFlow
 
 _JOINED_BYTES = 1 << 16  # an answer of at most so many bytes is one piece with its head
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 1 << 20  # of what is still received after a refusal: else a reset could overtake the answer
@@ -73,11 +73,9 @@ class HttpConnection(asyncio.Protocol):
         self._parser: Any = httptools.HttpRequestParser(self)
         self._transport: Any = None
         self._exchange: Exchange | None = None
-        self._url, self._headers, self._head_bytes, self._in_head = b"", dict[bytes, bytes](), 0, False
+        self._head, self._flow = RequestHead(), TransportFlow()
         self._keep_alive, self._pipelined, self._refusal = True, False, None
         self._lingering, self._discarded = False, 0
-        self._write_paused, self._read_paused = False, False
-        self._flushed: asyncio.Future[None] | None = None
         self.deadline = math.inf
 
     # ---- what asyncio calls ------------------------------------------------------------------------------------------
@@ -85,7 +83,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody connected."""
         self._transport = transport
-        transport.set_write_buffer_limits(high=1, low=0)  # type: ignore[attr-defined] # what is written counts until it has left
+        self._flow.start(transport)
         place = transport.get_extra_info("peername")
         if isinstance(place, tuple):
             host, port = place[0], place[1]
@@ -114,18 +112,19 @@ class HttpConnection(asyncio.Protocol):
             if self._discarded > _LINGER_BYTES:
                 self._transport.abort()
             return
-        if self._exchange is None and not self._head_bytes:
+        head = self._head
+        if self._exchange is None and not head.nbytes:
             self.deadline = self._loop.time() + HEAD_SECONDS
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._refusal = self._refusal or _upgrade_refusal()
+            self._refusal = self._refusal or upgrade_refusal()
         except httptools.HttpParserError:
             self._refusal = self._refusal or BadRequest("this is not a request of HTTP/1.1 that can be read in one way only")
-        if self._in_head or not self._exchange:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES and self._exchange is None and self._refusal is None:
-                self._refusal = _head_too_large()
+        if head.is_open or not self._exchange:
+            head.nbytes += len(data)
+            if head.nbytes > MAX_HEAD_BYTES and self._exchange is None and self._refusal is None:
+                self._refusal = head_too_large()
         if self._refusal is not None and self._exchange is None:
             self._refuse(self._refusal)
 
@@ -139,8 +138,7 @@ class HttpConnection(asyncio.Protocol):
         self.door.connections.discard(self)
         self.deadline, self._lingering = math.inf, True
         exchange, self._exchange = self._exchange, None
-        if self._flushed is not None and not self._flushed.done():
-            self._flushed.set_exception(ConnectionResetError("the other side hung up"))
+        self._flow.stop()
         if exchange is not None:
             if exchange.task is not None:
                 exchange.task.cancel()
@@ -148,13 +146,11 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The answer does not leave as fast as it is made."""
-        self._write_paused = True
+        self._flow.pause_writing()
 
     def resume_writing(self) -> None:
         """All that was written has left."""
-        self._write_paused = False
-        if self._flushed is not None and not self._flushed.done():
-            self._flushed.set_result(None)
+        self._flow.resume_writing()
 
     # ---- what the parser calls ---------------------------------------------------------------------------------------
 
@@ -162,34 +158,29 @@ class HttpConnection(asyncio.Protocol):
         """A request begins."""
         if self._exchange is not None:
             self._pipelined = True
-        self._url, self._headers, self._in_head = b"", {}, True
+        self._head.begin()
 
     def on_url(self, url: bytes) -> None:
         """A piece of its target."""
-        self._url += url
+        self._head.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One of its headers."""
-        name = name.lower()
-        if name in KNOWN:
-            if name in self._headers:
-                self._refusal = BadRequest(f"the request has two headers called {name.decode()}")
-            self._headers[name] = value
-        self._head_bytes += len(name) + len(value)
+        self._refusal = self._head.add_header(name, value) or self._refusal
 
     def on_headers_complete(self) -> None:
         """Its head is here: it is served from now on, while its body comes."""
-        self._in_head = False
+        head = self._head
+        head.is_open = False
         if self._pipelined or self._refusal is not None:
             return
-        refusal = self._head_refusal()
-        if refusal is not None:
-            self._refusal = refusal
+        self._refusal = head.refusal(self._parser)
+        if self._refusal is not None:
             return
-        target = self._url.decode("ascii", "replace")
+        target = head.url.decode("ascii", "replace")
         self._keep_alive = self._parser.get_http_version() == "1.1" and self._parser.should_keep_alive()
-        self._head_bytes, self.deadline = 0, math.inf
-        exchange = Http1Exchange(self, self._parser.get_method().decode("ascii"), target, self._headers)
+        head.nbytes, self.deadline = 0, math.inf
+        exchange = Http1Exchange(self, self._parser.get_method().decode("ascii"), target, head.headers)
         self._exchange = exchange
         exchange.task = self._loop.create_task(self._serve(exchange))
 
@@ -201,19 +192,7 @@ class HttpConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """All of it is here."""
         if self._exchange is not None and not self._pipelined:
-            self._exchange.feed_end()
-
-    def _head_refusal(self) -> BadRequest | None:
-        headers, version = self._headers, self._parser.get_http_version()
-        if version not in ("1.1", "1.0"):
-            return BadRequest("this port speaks HTTP/1.1")
-        if self._parser.should_upgrade():
-            return _upgrade_refusal()
-        if self._head_bytes + len(self._url) > MAX_HEAD_BYTES:
-            return _head_too_large()
-        if not headers.get(b"host") and version == "1.1" and b"transfer-encoding" not in headers:
-            return BadRequest("the request names no host")
-        return head_refusal(headers, self._url)
+            self._exchange.body.complete()
 
     # ---- serving -----------------------------------------------------------------------------------------------------
 
@@ -235,18 +214,24 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
         elif self._pipelined or self._refusal is not None:
             self._refuse(self._refusal or BadRequest("a request came before the answer to the one before; send them one by one"))
-        elif not exchange.is_complete:
+        elif not exchange.body.is_complete:
             self._linger()
         elif ends:
             self._lingering, self.deadline = True, self._loop.time() + STALLED_SECONDS
             self._transport.close()
         else:
-            self.resume_reading()
+            self._flow.resume_reading()
             self.deadline = self._loop.time() + IDLE_SECONDS
 
     def ends_after(self, exchange: Exchange) -> bool:
         """Does the connection end after this answer?"""
-        return not self._keep_alive or not exchange.is_complete or self.door.closing or self._pipelined or self._refusal is not None
+        return (
+            not self._keep_alive
+            or not exchange.body.is_complete
+            or self.door.closing
+            or self._pipelined
+            or self._refusal is not None
+        )
 
     def _refuse(self, refusal: CallRefused) -> None:
         """Answer what is not even a request, and end the connection."""
@@ -273,23 +258,22 @@ class HttpConnection(asyncio.Protocol):
 
     async def flush(self, nbytes: int) -> None:
         """Until all that was written has left; an answer that is not read ends its connection."""
-        if not self._write_paused:
+        if not self._flow.write_paused:
             return
         self.deadline = self._loop.time() + STALLED_SECONDS + nbytes / MIN_RATE
-        self._flushed = self._loop.create_future()
         try:
-            await self._flushed
+            await self._flow.flush()
         finally:
-            self._flushed, self.deadline = None, math.inf
+            self.deadline = math.inf
 
     def send_continue(self) -> None:
         """The body may come."""
-        if self._exchange is not None and not self._exchange.held:
+        if self._exchange is not None and not self._exchange.body.held:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def expect_body(self, exchange: Exchange) -> None:
         """The body must be here soon."""
-        self.deadline = self._loop.time() + STALLED_SECONDS + exchange.length / MIN_RATE
+        self.deadline = self._loop.time() + STALLED_SECONDS + exchange.body.length / MIN_RATE
         self.resume_reading()
 
     def expect_nothing(self, exchange: Exchange) -> None:
@@ -299,26 +283,21 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """Receive no more."""
-        if not self._read_paused and not self._transport.is_closing():
-            self._read_paused = True
-            self._transport.pause_reading()
+        self._flow.pause_reading()
 
     def resume_reading(self) -> None:
         """Receive again."""
-        if self._read_paused:
-            self._read_paused = False
-            if not self._transport.is_closing():
-                self._transport.resume_reading()
+        self._flow.resume_reading()
 
     def at_deadline(self) -> None:
         """The other side took too long."""
         self.deadline = math.inf
         exchange = self._exchange
-        if self._lingering or self._write_paused:
+        if self._lingering or self._flow.write_paused:
             self._transport.abort()
         elif exchange is not None:
-            exchange.fail(TooSlow("the body came too slowly; send it again"))
-        elif self._head_bytes:
+            exchange.body.fail(TooSlow("the body came too slowly; send it again"))
+        elif self._head.nbytes:
             self._refuse(TooSlow("the head of the request came too slowly"))
         else:
             self._transport.close()
@@ -331,11 +310,3 @@ class HttpConnection(asyncio.Protocol):
     def abort(self) -> None:
         """End at once, whatever is under way."""
         self._transport.abort()
-
-
-def _upgrade_refusal() -> BadRequest:
-    return BadRequest("this port speaks HTTP/1.1 and upgrades to nothing else")
-
-
-def _head_too_large() -> BadRequest:
-    return BadRequest(f"the head of the request is longer than {MAX_HEAD_BYTES} bytes", 431)

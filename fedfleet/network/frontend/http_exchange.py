@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from fedfleet.network.frontend.http_answers import error_body
-from fedfleet.network.frontend.service import CallRefused, Malformed, RateLimited
+from fedfleet.network.frontend.http_body import RequestBody
+from fedfleet.network.frontend.refusals import CallRefused, Malformed, RateLimited
 
 MAX_HEAD_BYTES = 1 << 15  # of the first line and all headers
 IDLE_SECONDS, HEAD_SECONDS, STALLED_SECONDS = 75.0, 10.0, 30.0
@@ -97,19 +98,14 @@ class Exchange:
 
     __slots__ = (
         "_callbacks",
-        "_complete",
         "_connection",
-        "_parts",
         "_reading",
-        "_waiter",
         "answered",
+        "body",
         "continues",
         "deadline",
         "extra",
-        "failure",
         "headers",
-        "held",
-        "length",
         "method",
         "path",
         "query",
@@ -119,13 +115,10 @@ class Exchange:
     def __init__(self, connection: Line, method: str, target: str, headers: dict[bytes, bytes]) -> None:
         self.method, self.headers, self._connection = method, headers, connection
         self.path, _, self.query = target.partition("?")
-        self.length = int(headers.get(b"content-length", b"0"))
+        self.body = RequestBody(int(headers.get(b"content-length", b"0")))
         self.continues, self.deadline = b"expect" in headers, math.inf
         self.extra = b""  # lines that every answer to this request gets
-        self.held, self.answered, self._complete, self._reading = 0, False, False, False
-        self._parts: list[bytes] = []
-        self._waiter: asyncio.Future[None] | None = None
-        self.failure: CallRefused | None = None
+        self.answered, self._reading = False, False
         self._callbacks: list[Callable[[Any], None]] = []
         self.task: asyncio.Task[None] | None = None
 
@@ -145,69 +138,47 @@ class Exchange:
 
     # ---- the body ----------------------------------------------------------------------------------------------------
 
-    @property
-    def is_complete(self) -> bool:
-        """Has all of it come?"""
-        return self._complete
-
     def feed(self, data: bytes) -> None:
         """A piece of the body came."""
-        self._parts.append(data)
-        self.held += len(data)
-        connection = self._connection
+        body, connection = self.body, self._connection
+        body.add(data)
         if not connection.door.hold(len(data)):
-            self.fail(RateLimited("the server is receiving too many bytes; try again in 1 s"))
-        if self.held > _PAUSE_BYTES and not self._reading:
+            body.fail(RateLimited("the server is receiving too many bytes; try again in 1 s"))
+        if body.held > _PAUSE_BYTES and not self._reading:
             connection.pause_reading()
-        self._wake()
-
-    def feed_end(self) -> None:
-        """That was all of it."""
-        self._complete = True
-        self._wake()
-
-    def fail(self, failure: CallRefused) -> None:
-        """No more of it can be taken."""
-        self.failure = self.failure or failure
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
     async def _more(self) -> None:
         """Until more of the body is here, or all, or it failed."""
         if self.continues:
             self.continues = False
             self._connection.send_continue()
-        self._waiter = asyncio.get_running_loop().create_future()
-        await self._waiter
+        await self.body.change()
 
     async def read(self, most: int) -> bytes:
         """The whole body, of `most` bytes at most."""
-        if self.length > most:
-            raise TooLarge(f"the body has {self.length} bytes, and {most} is the most here")
-        if not self._complete:
+        body = self.body
+        if body.length > most:
+            raise TooLarge(f"the body has {body.length} bytes, and {most} is the most here")
+        if not body.is_complete:
             self._reading = True
             self._connection.expect_body(self)
-            while not self._complete and self.failure is None:
+            while not body.is_complete and body.failure is None:
                 await self._more()
             self._connection.expect_nothing(self)
-        if self.failure is not None:
-            raise self.failure
-        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        if body.failure is not None:
+            raise body.failure
+        return body.content()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes; whoever takes it looks after its pace."""
+        body = self.body
         while True:
-            while self._parts:
-                data = self._parts.pop(0)
-                self.held -= len(data)
+            while (data := body.take()) is not None:
                 self._connection.door.hold(-len(data))
                 yield data
-            if self.failure is not None:
-                raise self.failure
-            if self._complete:
+            if body.failure is not None:
+                raise body.failure
+            if body.is_complete:
                 return
             self._connection.resume_reading()
             await self._more()
@@ -228,10 +199,8 @@ class Exchange:
 
     def end(self) -> None:
         """It is over, in whichever way."""
-        if self.held:
-            self._connection.door.hold(-self.held)
-            self.held = 0
-        self._parts = []
+        if self.body.held:
+            self._connection.door.hold(-self.body.clear())
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(self)

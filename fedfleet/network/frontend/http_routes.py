@@ -19,16 +19,15 @@ from fedfleet.network.frontend.http_answers import BYTES, JSON
 from fedfleet.network.frontend.http_exchange import MIN_RATE, STALLED_SECONDS, BadRequest, Exchange, TooLarge
 from fedfleet.network.frontend.http_json import MAX_JSON_BYTES, json_bytes, message_from_json, message_to_json
 from fedfleet.network.frontend.page_files import PAGE_HEADERS, page_files
-from fedfleet.network.frontend.service import (
+from fedfleet.network.frontend.refusals import (
     CallRefused,
-    FleetService,
     Malformed,
-    ModelsApart,
     NotFound,
     NotPermitted,
     TooSlow,
     Unauthenticated,
 )
+from fedfleet.network.frontend.service import FleetService, ModelsApart
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import (
     INLINE_BYTES,
@@ -244,12 +243,12 @@ class HttpRoutes:
 
     async def _take_bytes(self, exchange: Exchange) -> None:
         """The same upwards."""
-        if exchange.length > _MAX_SPEED_BYTES:
-            raise TooLarge(f"the body has {exchange.length} bytes, and {_MAX_SPEED_BYTES} is the most here")
+        if exchange.body.length > _MAX_SPEED_BYTES:
+            raise TooLarge(f"the body has {exchange.body.length} bytes, and {_MAX_SPEED_BYTES} is the most here")
         self._service.measure_link(self._caller(exchange))
         nbytes = 0
         try:
-            async with asyncio.timeout(STALLED_SECONDS + exchange.length / MIN_RATE):
+            async with asyncio.timeout(STALLED_SECONDS + exchange.body.length / MIN_RATE):
                 async for chunk in exchange.chunks():
                     nbytes += len(chunk)
         except TimeoutError:
@@ -303,10 +302,10 @@ def _task_of(path: str) -> int:
 def _upload_range(exchange: Exchange) -> tuple[int, int]:
     """Where the bytes of an upload belong: the offset of the first, and the length of the whole."""
     if b"content-range" not in exchange.headers:
-        return 0, exchange.length
+        return 0, exchange.body.length
     match = _CONTENT_RANGE.fullmatch(exchange.header(b"content-range"))
     first, last, total = map(int, match.groups()) if match else (0, 0, 0)
-    if match is None or last + 1 != total or last - first + 1 != exchange.length:
+    if match is None or last + 1 != total or last - first + 1 != exchange.body.length:
         raise BadRequest("Content-Range is not bytes FIRST-LAST/TOTAL of this body, with LAST = TOTAL - 1")
     return first, total
 

@@ -17,6 +17,15 @@ from fedfleet.core.errors import Refused, printable
 from fedfleet.network.frontend.device_profiles import PROFILES, DeviceProfiles
 from fedfleet.network.frontend.frontend import Frontend
 from fedfleet.network.frontend.payloads import ChunkCache, PartialUploads
+from fedfleet.network.frontend.refusals import (
+    CallRefused,
+    Malformed,
+    NotFound,
+    NotPermitted,
+    RateLimited,
+    TooSlow,
+    Unauthenticated,
+)
 from fedfleet.network.frontend.work_queue import hold_call
 from fedfleet.network.operations.metrics import count_call, count_report
 from fedfleet.network.operations.process_memory import return_freed_memory
@@ -40,50 +49,6 @@ _IDLE_SECONDS = 30.0  # between two chunks of a stream
 _MAX_CHUNK_BYTES = 64 << 20  # bytes of a model whose chunks are kept ready
 _SHARD_COST, _SPEED_COST = 20.0, 15.0  # as many calls as they count
 _MIN_UPLOAD_RATE = 4096  # bytes a second of an upload; what came is kept, and can be resumed
-
-
-class CallRefused(Exception):
-    """A call that the service does not carry out, with its reason; a door turns `code` into its own status."""
-
-    code = "FAILED_PRECONDITION"
-    counter = ""
-    seconds = 0.0  # after which it may be tried again
-
-
-class Unauthenticated(CallRefused):
-    """A caller that shows no secret, or not the right one."""
-
-    code, counter = "UNAUTHENTICATED", "strangers"
-
-
-class RateLimited(CallRefused):
-    """A peer that asks for more than its share."""
-
-    code, counter = "RESOURCE_EXHAUSTED", "slowed"
-
-
-class Malformed(CallRefused):
-    """Bytes that are no message of this protocol."""
-
-    code, counter = "INVALID_ARGUMENT", "malformed"
-
-
-class TooSlow(CallRefused):
-    """A stream whose chunks come too late."""
-
-    code = "DEADLINE_EXCEEDED"
-
-
-class NotFound(CallRefused):
-    """A model that is not here (any more)."""
-
-    code = "NOT_FOUND"
-
-
-class NotPermitted(CallRefused):
-    """A caller that may not know."""
-
-    code = "PERMISSION_DENIED"
 
 
 class Call(Protocol):

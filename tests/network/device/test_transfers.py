@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.core.errors import Refused
+from fedfleet.core.errors import BadInput, Refused
 from fedfleet.network.device.call_errors import Unreachable
-from fedfleet.network.device.transfers import TooLate, deliver_report, fetch_blob
+from fedfleet.network.device.transfers import TooLate, deliver_report, fetch_blob, fetch_shard
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, crc32c, decode_frame
 from tests.network.device.fake import swift
@@ -123,6 +123,23 @@ def test_both_end_with_the_lease():
     line = Breaking([0] * 9)
     assert deliver_report(line, pb.Report(caller=WHO, nbytes=SIZE), line.payload, swift(), late) is None
     assert line.calls == 1  # tried once all the same: the server knows best what is too late
+
+
+def test_samples_are_asked_for_until_they_come_or_the_lease_ends():
+    class Dealing(Breaking):
+        def shard(self, caller, most):
+            assert (caller, most) == (WHO, 1 << 20)
+            if self.room() == 0:
+                raise Unreachable("broken")
+            return b"samples"
+
+    line = Dealing([0, 0, 1])
+    assert fetch_shard(line, WHO, 1 << 20, swift(), time.time() + 30) == b"samples"
+    assert line.calls == 3
+    line = Dealing([0, 0, 1])
+    with pytest.raises(BadInput, match="broken"):
+        fetch_shard(line, WHO, 1 << 20, swift(), time.time() - 1)
+    assert line.calls == 1
 
 
 def test_small_reports_go_in_one_message():

@@ -11,7 +11,7 @@ import pytest
 
 from fedfleet.core.errors import Refused
 from fedfleet.network.frontend.grpc_door import method_handlers
-from fedfleet.network.frontend.service import RateLimited, Unauthenticated
+from fedfleet.network.frontend.refusals import RateLimited, Unauthenticated
 from fedfleet.network.protocol import fleet_pb2 as pb
 from tests.network.bench import UNTIL_STOPPED, bench
 from tests.network.harness import wait_for

@@ -13,7 +13,7 @@ import pytest
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.frontend import page_files
 from fedfleet.network.frontend.http_answers import _STATUSES
-from fedfleet.network.frontend.service import CallRefused
+from fedfleet.network.frontend.refusals import CallRefused
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import crc32c, decode_frame, encode_frame, encode_message, parse_message
 from fedfleet.network.security.secrets import nonce_of, status_token

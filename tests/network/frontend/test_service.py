@@ -11,7 +11,7 @@ import pytest
 
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.frontend import service as door
-from fedfleet.network.frontend.service import NotFound, NotPermitted, RateLimited, TooSlow, Unauthenticated
+from fedfleet.network.frontend.refusals import NotFound, NotPermitted, RateLimited, TooSlow, Unauthenticated
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import FIRST_EVAL_TASK, encode_frame, encode_message
