@@ -39,14 +39,9 @@ from fedfleet.core.trees import Array, Tree, content_hash
 
 # ---- learning: what client and server compute -------------------------------------------------------------------
 
-# The opaque alternative: (job, dataset) -> report. Allowed everywhere, never stacked.
+# (job, dataset) -> report: allowed everywhere, never stacked
 OpaquePass = Callable[["Job", "Dataset"], Report]
 Pass = LocalPass | OpaquePass | NestedPass
-
-
-def remembers(half: Pass) -> bool:
-    """Does a client with this half keep anything for the next time?"""
-    return isinstance(half, NestedPass) or (isinstance(half, LocalPass) and half.remembers())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +106,8 @@ class Algorithm:
 
 @dataclass(frozen=True, slots=True)
 class FoldResult:
-    """Reports that were added up where they were made: the sums, who is in them with which statistics, and who is not.
-
-    `memory` is what the folded clients remember now, by client and slot.
-    """
+    """Reports that were added up where they were made: the sums, who is in them with which statistics, and who is not; and in
+    `memory` what the folded clients remember now, by client and slot."""
 
     accumulator: Folding
     tasks: Ints
@@ -340,10 +333,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One client's work, complete: nothing else is needed to carry it out.
-
-    `noise_key` addresses the noise that the client itself adds; None: the seed does, as in a simulation.
-    """
+    """One client's work, complete. `noise_key` addresses the noise that the client itself adds; None: the seed, as in a simulation."""
 
     task: int
     client: int

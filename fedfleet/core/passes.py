@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fedfleet.core.codec import Codec
+from fedfleet.core.edges import NestedPass
 from fedfleet.core.old_names import old_fields, old_symbols
 from fedfleet.core.records import Settings, Slots
 from fedfleet.core.trees import Tree
@@ -238,3 +239,8 @@ NO_MEMORY: Slots = {}
 
 if not TYPE_CHECKING:
     __getattr__ = old_symbols(__name__, Carried="Carry", Pull="ProximalTerm", Drift="ConstantTerm", Second="SecondModel")
+
+
+def remembers(half: object) -> bool:
+    """Does a client with this half keep anything for the next time?"""
+    return isinstance(half, NestedPass) or (isinstance(half, LocalPass) and half.remembers())

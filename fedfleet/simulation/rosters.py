@@ -14,8 +14,8 @@ import numpy as np
 
 from fedfleet.core.cost import cost_of, scale_cost, steps_of
 from fedfleet.core.errors import BadInput, error_context, suggest_name
-from fedfleet.core.parts import Plan, remembers
-from fedfleet.core.passes import NO_SETTINGS
+from fedfleet.core.parts import Plan
+from fedfleet.core.passes import NO_SETTINGS, remembers
 from fedfleet.core.quorum import earliest_by_polling
 from fedfleet.core.records import FOLDED, Assignments, Bools, Cost, Floats, Ints, Roster, whole_work
 from fedfleet.core.sources import World

@@ -68,13 +68,13 @@ def with_file_weights(recipe: Recipe) -> Recipe:
     assert recipe.fit is not None
     fit = recipe.fit
 
-    def changed(seed: int) -> Task:
+    def refuse_changed(seed: int) -> Task:
         return replace(recipe(seed), first_weights="file")
 
     def changed_fit(seed: int, data: Dataset) -> Task:
         return replace(fit(seed, data), first_weights="file")
 
-    return Recipe(changed, recipe.here, changed_fit)
+    return Recipe(refuse_changed, recipe.here, changed_fit)
 
 
 @lru_cache(maxsize=2)

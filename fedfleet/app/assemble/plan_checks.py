@@ -12,8 +12,8 @@ from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput, FedFleetError, suggest_name
 from fedfleet.core.limits import read_target
 from fedfleet.core.memory_limit import check_memory
-from fedfleet.core.parts import Job, Plan, Policy, Task, remembers
-from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
+from fedfleet.core.parts import Job, Plan, Policy, Task
+from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass, remembers
 from fedfleet.core.records import Ints, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World

@@ -41,7 +41,7 @@ def read_call(call: Callable[..., Any]) -> list[CallParameter]:
     helps = argument_help(inspect.getdoc(call) or "")
     result = list[CallParameter]()
     for name, parameter in inspect.signature(call).parameters.items():
-        hint = _evaluated(parameter.annotation, call)
+        hint = _evaluate_annotation(parameter.annotation, call)
         is_rest = parameter.kind is inspect.Parameter.VAR_POSITIONAL
         kind, several, limits, text = _read_hint(hint)
         if kind is not None:
@@ -123,7 +123,7 @@ class _Names(dict[str, Any]):
         return getattr(builtins, name, Any)
 
 
-def _evaluated(annotation: Any, call: Callable[..., Any]) -> Any:
+def _evaluate_annotation(annotation: Any, call: Callable[..., Any]) -> Any:
     if not isinstance(annotation, str):
         return annotation
     return eval(annotation, {}, _Names(inspect.unwrap(call).__globals__))

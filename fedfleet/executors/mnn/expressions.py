@@ -35,38 +35,38 @@ Operation = Callable[[Sequence[Var], Mapping[str, Any], Graph], Var]
 # ---- shapes -------------------------------------------------------------------------------------------------------
 
 
-def shaped(x: Var, shape: Sequence[int]) -> Var:
+def with_shape(x: Var, shape: Sequence[int]) -> Var:
     """The same numbers in another shape."""
     return x if list(x.shape) == list(shape) else mnn().reshape(x, list(shape), mnn().NCHW)
 
 
-def ranked(x: Var, rank: int) -> Var:
+def with_rank(x: Var, rank: int) -> Var:
     """With axes of length one before the others."""
-    return shaped(x, [1] * (rank - len(x.shape)) + list(x.shape))
+    return with_shape(x, [1] * (rank - len(x.shape)) + list(x.shape))
 
 
 def spread(x: Var, shape: Sequence[int]) -> Var:
     """Repeated along axes of length one. A product: MNN's own function has a wrong gradient where axes are added as well."""
-    x = ranked(x, len(shape))
+    x = with_rank(x, len(shape))
     return x if list(x.shape) == list(shape) else x * constant(np.ones(tuple(shape), np.float32))
 
 
 def _reshape(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
-    return shaped(inputs[0], sizes(settings["shape"], graph.batch))
+    return with_shape(inputs[0], sizes(settings["shape"], graph.batch))
 
 
 def _broadcast(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
     return spread(inputs[0], sizes(settings["shape"], graph.batch))
 
 
-def permuted(x: Var, axes: Sequence[int]) -> Var:
+def permute_axes(x: Var, axes: Sequence[int]) -> Var:
     """The axes in another order."""
     return mnn().transpose(x, list(axes))
 
 
 def _permute(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
     del graph
-    return permuted(inputs[0], settings["axes"])
+    return permute_axes(inputs[0], settings["axes"])
 
 
 def part(x: Var, axis: int, start: int, stop: int, step: int = 1) -> Var:
@@ -104,7 +104,7 @@ def _slice(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> 
             x = part(x, axis, start, stop, step)
             shape.append(len(range(start, stop, step)))
         axis += 1
-    return shaped(x, shape)
+    return with_shape(x, shape)
 
 
 def _concatenate(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
@@ -116,7 +116,7 @@ def _stack(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> 
     del graph
     axis = settings["axis"]
     shape = [*inputs[0].shape[:axis], 1, *inputs[0].shape[axis:]]
-    return mnn().concat([shaped(x, shape) for x in inputs], axis)
+    return mnn().concat([with_shape(x, shape) for x in inputs], axis)
 
 
 def total(x: Var, axes: Sequence[int]) -> Var:
@@ -134,7 +134,7 @@ def _reduction(reduce: Callable[[Var, Sequence[int]], Var]) -> Operation:
         del graph
         (x,), axes = inputs, settings["axes"]
         y = reduce(x, axes)
-        return y if settings["keep"] else shaped(y, [n for i, n in enumerate(x.shape) if i not in axes])
+        return y if settings["keep"] else with_shape(y, [n for i, n in enumerate(x.shape) if i not in axes])
 
     return operation
 
@@ -151,7 +151,7 @@ def _arithmetic(name: str) -> Operation:
             left, right = (fixed, x) if settings["left"] is not None else (x, fixed)
         else:
             rank = max(len(v.shape) for v in inputs)
-            left, right = (ranked(v, rank) for v in inputs)
+            left, right = (with_rank(v, rank) for v in inputs)
         return getattr(mnn(), name)(left, right)
 
     return operation
@@ -174,7 +174,7 @@ def _function(name: str) -> Operation:
     return lambda inputs, settings, graph: getattr(mnn(), name)(inputs[0])
 
 
-def limited(x: Var, low: float, high: float) -> Var:
+def clip(x: Var, low: float, high: float) -> Var:
     """x between two limits."""
     return mnn().relu6(x, low, high)
 
@@ -182,7 +182,7 @@ def limited(x: Var, low: float, high: float) -> Var:
 def _clamp(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
     del graph
     low, high = settings["low"], settings["high"]
-    return limited(inputs[0], -3e38 if low is None else low, 3e38 if high is None else high)
+    return clip(inputs[0], -3e38 if low is None else low, 3e38 if high is None else high)
 
 
 def _leaky_relu(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
@@ -201,7 +201,7 @@ def _gelu(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> V
 
 
 def _gate(x: Var) -> Var:
-    return limited(x + constant(3.0), 0.0, 6.0) * constant(1 / 6)
+    return clip(x + constant(3.0), 0.0, 6.0) * constant(1 / 6)
 
 
 # ---- softmax ------------------------------------------------------------------------------------------------------

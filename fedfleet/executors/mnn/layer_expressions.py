@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.executors.mnn.expressions import Graph, Operation, mean, part, permuted, pieces, ranked, shaped, spread
+from fedfleet.executors.mnn.expressions import Graph, Operation, mean, part, permute_axes, pieces, spread, with_rank, with_shape
 from fedfleet.executors.mnn.library import Var, constant, mnn
 
 
 def _linear(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
     del settings, graph
     x, weight = inputs[:2]
-    y = mnn().matmul(shaped(x, [math.prod(x.shape[:-1]), x.shape[-1]]), weight, False, True)
+    y = mnn().matmul(with_shape(x, [math.prod(x.shape[:-1]), x.shape[-1]]), weight, False, True)
     if len(inputs) == 3:
-        y = y + ranked(inputs[2], 2)
-    return shaped(y, [*x.shape[:-1], weight.shape[0]])
+        y = y + with_rank(inputs[2], 2)
+    return with_shape(y, [*x.shape[:-1], weight.shape[0]])
 
 
 def _matmul(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
@@ -31,8 +31,8 @@ def product(a: Var, b: Var, *, transposed: bool = False) -> Var:
     before = np.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
     a, b = spread(a, [*before, *a.shape[-2:]]), spread(b, [*before, *b.shape[-2:]])
     count = math.prod(before)
-    y = mnn().matmul(shaped(a, [count, *a.shape[-2:]]), shaped(b, [count, *b.shape[-2:]]), False, transposed)
-    return shaped(y, [*before, *y.shape[-2:]])
+    y = mnn().matmul(with_shape(a, [count, *a.shape[-2:]]), with_shape(b, [count, *b.shape[-2:]]), False, transposed)
+    return with_shape(y, [*before, *y.shape[-2:]])
 
 
 def _embedding(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
@@ -40,8 +40,8 @@ def _embedding(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph)
     del settings, graph
     tokens, table = inputs
     count = math.prod(tokens.shape)
-    hot = mnn().one_hot(shaped(tokens, [count]), table.shape[0], 1.0, 0.0, -1)
-    return shaped(mnn().matmul(hot, table, False, False), [*tokens.shape, table.shape[1]])
+    hot = mnn().one_hot(with_shape(tokens, [count]), table.shape[0], 1.0, 0.0, -1)
+    return with_shape(mnn().matmul(hot, table, False, False), [*tokens.shape, table.shape[1]])
 
 
 # ---- windows ------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def _embedding(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph)
 
 def _picture(x: Var) -> Var:
     """A series as a picture of height one."""
-    return shaped(x, [*x.shape[:2], 1, x.shape[2]]) if len(x.shape) == 3 else x
+    return with_shape(x, [*x.shape[:2], 1, x.shape[2]]) if len(x.shape) == 3 else x
 
 
 def _two(values: Sequence[int], one: int) -> tuple[int, int]:
@@ -59,7 +59,7 @@ def _two(values: Sequence[int], one: int) -> tuple[int, int]:
 
 def _back(y: Var, x: Var) -> Var:
     """The result for a series or for a picture."""
-    return shaped(y, [*y.shape[:2], y.shape[3]]) if len(x.shape) == 3 else y
+    return with_shape(y, [*y.shape[:2], y.shape[3]]) if len(x.shape) == 3 else y
 
 
 def _convolution(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
@@ -77,13 +77,13 @@ def _convolution(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Grap
         of_bias = bias if whole else part(bias, 0, group * outside, (group + 1) * outside)
         stride, padding = _two(settings["stride"], 1), _two(settings["padding"], 0)
         spacing, depthwise = _two(settings["dilation"], 1), outputs if alone else 1
-        y = lib.conv2d(_packed(of_x), of_weight, of_bias, stride, padding, spacing, depthwise, lib.CAFFE)
+        y = lib.conv2d(_pack(of_x), of_weight, of_bias, stride, padding, spacing, depthwise, lib.CAFFE)
         results.append(lib.convert(y, lib.NCHW))
     y = results[0] if len(results) == 1 else lib.concat(results, 1)
     return _back(y, inputs[0])
 
 
-def _padded(x: Var, padding: tuple[int, int], value: float) -> Var:
+def _pad(x: Var, padding: tuple[int, int], value: float) -> Var:
     for axis, width in zip((3, 2), padding, strict=True):
         if width:
             edge = constant(np.full([*x.shape[:axis], width, *x.shape[axis + 1 :]], value, np.float32))
@@ -95,9 +95,9 @@ def _max_pool(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) 
     """The first of the largest in each window takes the gradient; MNN's own gives it to each of them."""
     lib, x = mnn(), _picture(inputs[0])
     (wide, high), (right, down) = _two(settings["size"], 1), _two(settings["stride"], 1)
-    x = _padded(x, _two(settings["padding"], 0), -3e38)
+    x = _pad(x, _two(settings["padding"], 0), -3e38)
     if not graph.training:
-        return _back(lib.convert(lib.max_pool(_packed(x), (wide, high), (right, down), lib.VALID, (0, 0)), lib.NCHW), inputs[0])
+        return _back(lib.convert(lib.max_pool(_pack(x), (wide, high), (right, down), lib.VALID, (0, 0)), lib.NCHW), inputs[0])
     rows, columns = (x.shape[2] - high) // down + 1, (x.shape[3] - wide) // right + 1
     best: Var = None
     for i in range(high):
@@ -110,12 +110,12 @@ def _max_pool(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) 
 
 def _average_pool(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
     del graph
-    lib, x = mnn(), _padded(_picture(inputs[0]), _two(settings["padding"], 0), 0.0)
-    y = lib.avg_pool(_packed(x), _two(settings["size"], 1), _two(settings["stride"], 1), lib.VALID, (0, 0))
+    lib, x = mnn(), _pad(_picture(inputs[0]), _two(settings["padding"], 0), 0.0)
+    y = lib.avg_pool(_pack(x), _two(settings["size"], 1), _two(settings["stride"], 1), lib.VALID, (0, 0))
     return _back(lib.convert(y, lib.NCHW), inputs[0])
 
 
-def _packed(x: Var) -> Var:
+def _pack(x: Var) -> Var:
     """In the order that convolutions and pooling take."""
     return mnn().convert(x, mnn().NC4HW4)
 
@@ -123,7 +123,7 @@ def _packed(x: Var) -> Var:
 # ---- normalisation ------------------------------------------------------------------------------------------------
 
 
-def _standardised(x: Var, axes: Sequence[int], epsilon: float) -> tuple[Var, Var, Var]:
+def _standardise(x: Var, axes: Sequence[int], epsilon: float) -> tuple[Var, Var, Var]:
     """x with mean 0 and variance 1 along these axes, and both."""
     middle = mean(x, axes)
     centred = x - middle
@@ -131,40 +131,40 @@ def _standardised(x: Var, axes: Sequence[int], epsilon: float) -> tuple[Var, Var
     return centred * mnn().rsqrt(variance + constant(epsilon)), middle, variance
 
 
-def _scaled(normal: Var, inputs: Sequence[Var], settings: Mapping[str, Any], first: int, shape: Sequence[int]) -> Var:
+def _scale_and_shift(normal: Var, inputs: Sequence[Var], settings: Mapping[str, Any], first: int, shape: Sequence[int]) -> Var:
     rest = list(inputs[first:])
     if settings["weighted"]:
-        normal = normal * shaped(rest.pop(0), shape)
-    return normal + shaped(rest.pop(0), shape) if settings["biased"] else normal
+        normal = normal * with_shape(rest.pop(0), shape)
+    return normal + with_shape(rest.pop(0), shape) if settings["biased"] else normal
 
 
 def _layer_norm(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
     del graph
     x = inputs[0]
     rank, count = len(x.shape), settings["axes"]
-    normal, _, _ = _standardised(x, range(rank - count, rank), settings["epsilon"])
-    return _scaled(normal, inputs, settings, 1, [1] * (rank - count) + list(x.shape[rank - count :]))
+    normal, _, _ = _standardise(x, range(rank - count, rank), settings["epsilon"])
+    return _scale_and_shift(normal, inputs, settings, 1, [1] * (rank - count) + list(x.shape[rank - count :]))
 
 
 def _group_norm(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
     del graph
     x, groups = inputs[0], settings["groups"]
-    grouped = shaped(x, [x.shape[0], groups, math.prod(x.shape[1:]) // groups])
-    normal, _, _ = _standardised(grouped, [2], settings["epsilon"])
-    return _scaled(shaped(normal, x.shape), inputs, settings, 1, [1, x.shape[1], *([1] * (len(x.shape) - 2))])
+    grouped = with_shape(x, [x.shape[0], groups, math.prod(x.shape[1:]) // groups])
+    normal, _, _ = _standardise(grouped, [2], settings["epsilon"])
+    return _scale_and_shift(with_shape(normal, x.shape), inputs, settings, 1, [1, x.shape[1], *([1] * (len(x.shape) - 2))])
 
 
 def _batch_norm(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph) -> Var:
     x, running_mean, running_variance = inputs[:3]
     shape, axes = [1, x.shape[1], *([1] * (len(x.shape) - 2))], [0, *range(2, len(x.shape))]
     if not graph.training:
-        inverse = mnn().rsqrt(shaped(running_variance, shape) + constant(settings["epsilon"]))
-        return _scaled((x - shaped(running_mean, shape)) * inverse, inputs, settings, 3, shape)
-    normal, middle, variance = _standardised(x, axes, settings["epsilon"])
+        inverse = mnn().rsqrt(with_shape(running_variance, shape) + constant(settings["epsilon"]))
+        return _scale_and_shift((x - with_shape(running_mean, shape)) * inverse, inputs, settings, 3, shape)
+    normal, middle, variance = _standardise(x, axes, settings["epsilon"])
     count, share = math.prod(x.shape) // x.shape[1], settings["momentum"]
     graph.statistics.append((str(graph.names[1]), middle, share, 1.0))
     graph.statistics.append((str(graph.names[2]), variance, share, count / max(count - 1, 1)))
-    return _scaled(normal, inputs, settings, 3, shape)
+    return _scale_and_shift(normal, inputs, settings, 3, shape)
 
 
 # ---- attention and recurrence -------------------------------------------------------------------------------------
@@ -176,13 +176,13 @@ def _attention(inputs: Sequence[Var], settings: Mapping[str, Any], graph: Graph)
     scores = product(query, key, transposed=True) * constant(settings["scale"])
     if settings["causal"]:
         seen = np.tri(*scores.shape[-2:], dtype=bool)
-        scores = scores + ranked(constant(np.where(seen, 0.0, -1e30).astype(np.float32)), len(scores.shape))
+        scores = scores + with_rank(constant(np.where(seen, 0.0, -1e30).astype(np.float32)), len(scores.shape))
     return product(mnn().softmax(scores, len(scores.shape) - 1), value)
 
 
-def _driven(x: Var, weight: Var, bias: Var | None) -> Var:
+def _linear_gates(x: Var, weight: Var, bias: Var | None) -> Var:
     y = mnn().matmul(x, weight, False, True)
-    return y if bias is None else y + ranked(bias, 2)
+    return y if bias is None else y + with_rank(bias, 2)
 
 
 def _recurrence(name: str) -> Operation:
@@ -197,13 +197,13 @@ def _recurrence(name: str) -> Operation:
             inner, across, bias_in, bias_across = weights if count == 4 else [*weights, None, None]
             batch, places, width = x.shape
             hidden = across.shape[1]
-            by_place = shaped(permuted(x, [1, 0, 2]), [places * batch, width])
-            driven = _driven(by_place, inner, bias_in)
+            by_place = with_shape(permute_axes(x, [1, 0, 2]), [places * batch, width])
+            driven = _linear_gates(by_place, inner, bias_in)
             zeros = constant(np.zeros((batch, hidden), np.float32))
             state, cell, states = zeros, zeros, []
             for now in pieces(driven, places, 0):
-                state, cell = step(now, _driven(state, across, bias_across), state, cell)
-                states.append(shaped(state, [batch, 1, hidden]))
+                state, cell = step(now, _linear_gates(state, across, bias_across), state, cell)
+                states.append(with_shape(state, [batch, 1, hidden]))
             x = mnn().concat(states, 1) if places > 1 else states[0]
         return x
 

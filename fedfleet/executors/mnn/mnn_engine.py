@@ -12,7 +12,7 @@ from fedfleet.core.errors import Refused
 from fedfleet.core.kinds import IGNORED
 from fedfleet.core.trees import Array
 from fedfleet.executors.engine_model import BatchGradients
-from fedfleet.executors.mnn.expressions import OPERATIONS, Graph, shaped
+from fedfleet.executors.mnn.expressions import OPERATIONS, Graph, with_shape
 from fedfleet.executors.mnn.layer_expressions import LAYERS
 from fedfleet.executors.mnn.library import Var, constant, gradient_graphs, mnn, placeholder, read, write
 from fedfleet.executors.numpy.losses import loss_and_gradient
@@ -146,7 +146,7 @@ class _TrainingGraph:
         found = [] if not variables else self._gradients(output, of_output, variables)
         pieces = [output, *found, *(var for _, var, _, _ in self._graph.statistics)]
         self._shapes = [tuple(v.shape) for v in pieces]
-        self._all = lib.concat([shaped(v, [int(np.prod(v.shape))]) for v in pieces], 0)
+        self._all = lib.concat([with_shape(v, [int(np.prod(v.shape))]) for v in pieces], 0)
 
     def _gradients(self, output: Var, of_output: Var, variables: list[Var]) -> list[Var]:
         """The graph of each leaf's gradient, in their order."""

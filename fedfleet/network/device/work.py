@@ -18,7 +18,7 @@ import numpy as np
 
 from fedfleet.core.edges import DRAW_TASK, GIVE_SAMPLES
 from fedfleet.core.errors import FedFleetError, Refused, printable
-from fedfleet.core.parts import remembers
+from fedfleet.core.passes import remembers
 from fedfleet.core.records import Score
 from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.core.trees import Tree

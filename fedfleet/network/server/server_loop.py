@@ -220,7 +220,7 @@ class ServerLoop:
         if message.enrolling:
             self._carry_out(self.membership.on_requests(index, message.enrolling, self.state.next_task, self.run.log))
         for question in message.asking:
-            self.supervisor.tell(inside.ToTransmitter(told=[self._told(question)]), index)
+            self.supervisor.tell(inside.ToTransmitter(told=[self._answer_question(question)]), index)
         for part in message.closed:
             folders, bucket = self.supervisor.folders(), self.state.book.round
             self._carry_out(self.commits.on_closed(index, part, self.admission, bucket, folders))
@@ -229,7 +229,7 @@ class ServerLoop:
         for strike in message.strikes:
             self.run.log("warning", what, device=strike.client, reason=strike.reason)
 
-    def _told(self, question: inside.Asking) -> inside.Told:
+    def _answer_question(self, question: inside.Asking) -> inside.Told:
         """The answer to a question of a frontend."""
         if not question.HasField("shard_of"):
             return inside.Told(number=question.number, json=status_json(self.figures()))

@@ -41,7 +41,7 @@ def to_onnx(description: ModelDescription, leaves: Tree, notes: Mapping[str, str
     graph, shapes = _Graph(), shapes_of(description, leaves, _BATCH)
     names: list[str] = ["input"]
     of_leaves = {n: shape for n, (shape, _) in description.leaves.items()} | {n: v.shape for n, v in description.constants.items()}
-    constants = {n: graph.fixed(v) for n, v in description.constants.items()}
+    constants = {n: graph.constant(v) for n, v in description.constants.items()}
     used = {i for o in description.operations for i in o.inputs if isinstance(i, str)}
     for operation in description.operations:
         taken = [names[i] if isinstance(i, int) else constants.get(i, i) for i in operation.inputs]
@@ -93,7 +93,7 @@ class _Graph:
         self.nodes.append(require_onnx().helper.make_node(operator, list(inputs), names, **attributes))
         return names
 
-    def fixed(self, value: Array | float | Sequence[int]) -> str:
+    def constant(self, value: Array | float | Sequence[int]) -> str:
         """A constant: integers stay integers, all else is single precision."""
         onnx, array = require_onnx(), np.asarray(value)
         array = array.astype(np.int64 if array.dtype.kind in "iu" else np.float32)
@@ -103,10 +103,10 @@ class _Graph:
         """A shape of a description; the size of the batch is read where it cannot be left open."""
         open_axes = [n for n in shape if n < 0]
         if len(open_axes) <= 1 and not (exact and open_axes):
-            return self.fixed(np.array([n if n >= 0 else -1 for n in shape], np.int64))
+            return self.constant(np.array([n if n >= 0 else -1 for n in shape], np.int64))
         if not self._size:
-            self._size = self.add("Gather", self.add("Shape", "input"), self.fixed([0]), axis=0)
-        parts = [self.add("Mul", self._size, self.fixed([-n])) if n < 0 else self.fixed([n]) for n in shape]
+            self._size = self.add("Gather", self.add("Shape", "input"), self.constant([0]), axis=0)
+        parts = [self.add("Mul", self._size, self.constant([-n])) if n < 0 else self.constant([n]) for n in shape]
         return self.add("Concat", *parts, axis=0)
 
 
@@ -140,18 +140,18 @@ def _recurrence(operator: str, gates: Sequence[int]) -> Writer:
         x, count = graph.add("Transpose", inputs[0], perm=[1, 0, 2]), 4 if settings["biased"] else 2
         hidden = shapes[2][1]
 
-        def reordered(name: str) -> str:
-            pieces = graph.several("Split", len(gates), name, graph.fixed([hidden] * len(gates)), axis=0)
+        def reorder_gates(name: str) -> str:
+            pieces = graph.several("Split", len(gates), name, graph.constant([hidden] * len(gates)), axis=0)
             return graph.add("Concat", *(pieces[i] for i in gates), axis=0)
 
         for layer in range(settings["layers"]):
-            weights = [reordered(n) for n in inputs[1 + layer * count : 1 + (layer + 1) * count]]
-            parts = [graph.add("Unsqueeze", w, graph.fixed([0])) for w in weights[:2]]
+            weights = [reorder_gates(n) for n in inputs[1 + layer * count : 1 + (layer + 1) * count]]
+            parts = [graph.add("Unsqueeze", w, graph.constant([0])) for w in weights[:2]]
             if settings["biased"]:
-                parts.append(graph.add("Unsqueeze", graph.add("Concat", *weights[2:], axis=0), graph.fixed([0])))
+                parts.append(graph.add("Unsqueeze", graph.add("Concat", *weights[2:], axis=0), graph.constant([0])))
             more = {"linear_before_reset": 1} if operator == "GRU" else {}
             y = graph.add(operator, x, *parts, hidden_size=hidden, **more)
-            x = graph.add("Squeeze", y, graph.fixed([1]))
+            x = graph.add("Squeeze", y, graph.constant([1]))
         return graph.add("Transpose", x, perm=[1, 0, 2])
 
     return write
@@ -160,10 +160,10 @@ def _recurrence(operator: str, gates: Sequence[int]) -> Writer:
 def _attention(graph: _Graph, inputs: Sequence[str], settings: Mapping[str, Any], shapes: Sequence[tuple[int, ...]]) -> str:
     rank = len(shapes[1])
     turned = graph.add("Transpose", inputs[1], perm=[*range(rank - 2), rank - 1, rank - 2])
-    scores = graph.add("Mul", graph.add("MatMul", inputs[0], turned), graph.fixed(settings["scale"]))
+    scores = graph.add("Mul", graph.add("MatMul", inputs[0], turned), graph.constant(settings["scale"]))
     if settings["causal"]:
         seen = np.tri(shapes[0][-2], shapes[1][-2], dtype=bool)
-        scores = graph.add("Add", scores, graph.fixed(np.where(seen, 0.0, -1e30)))
+        scores = graph.add("Add", scores, graph.constant(np.where(seen, 0.0, -1e30)))
     return graph.add("MatMul", graph.add("Softmax", scores, axis=-1), inputs[2])
 
 
@@ -173,8 +173,8 @@ def _attention(graph: _Graph, inputs: Sequence[str], settings: Mapping[str, Any]
 def _affine(graph: _Graph, inputs: Sequence[str], settings: Mapping[str, Any], first: int, shape: Sequence[int]) -> tuple[str, str]:
     """Weight and bias, ones and zeros where there are none."""
     rest = list(inputs[first:])
-    weight = rest.pop(0) if settings["weighted"] else graph.fixed(np.ones(shape))
-    return weight, rest.pop(0) if settings["biased"] else graph.fixed(np.zeros(shape))
+    weight = rest.pop(0) if settings["weighted"] else graph.constant(np.ones(shape))
+    return weight, rest.pop(0) if settings["biased"] else graph.constant(np.zeros(shape))
 
 
 def _layer_norm(graph: _Graph, inputs: Sequence[str], settings: Mapping[str, Any], shapes: Sequence[tuple[int, ...]]) -> str:
@@ -185,13 +185,13 @@ def _layer_norm(graph: _Graph, inputs: Sequence[str], settings: Mapping[str, Any
 
 def _group_norm(graph: _Graph, inputs: Sequence[str], settings: Mapping[str, Any], shapes: Sequence[tuple[int, ...]]) -> str:
     groups, shape = settings["groups"], shapes[0]
-    grouped = graph.add("Reshape", inputs[0], graph.fixed([0, groups, math.prod(shape[1:]) // groups]))
-    ones, zeros = graph.fixed(np.ones(groups)), graph.fixed(np.zeros(groups))
+    grouped = graph.add("Reshape", inputs[0], graph.constant([0, groups, math.prod(shape[1:]) // groups]))
+    ones, zeros = graph.constant(np.ones(groups)), graph.constant(np.zeros(groups))
     normal = graph.add("InstanceNormalization", grouped, ones, zeros, epsilon=settings["epsilon"])
-    y, rest = graph.add("Reshape", normal, graph.fixed([-1, *shape[1:]])), list(inputs[1:])
+    y, rest = graph.add("Reshape", normal, graph.constant([-1, *shape[1:]])), list(inputs[1:])
     for operator, present in (("Mul", settings["weighted"]), ("Add", settings["biased"])):
         if present:
-            wide = graph.add("Reshape", rest.pop(0), graph.fixed([1, shape[1], *([1] * (len(shape) - 2))]))
+            wide = graph.add("Reshape", rest.pop(0), graph.constant([1, shape[1], *([1] * (len(shape) - 2))]))
             y = graph.add(operator, y, wide)
     return y
 
@@ -211,7 +211,7 @@ def _arithmetic(operator: str) -> Writer:
         if len(inputs) == 2:
             return graph.add(operator, *inputs)
         left = settings["left"] is not None
-        number = graph.fixed(float(settings["left"] if left else settings["right"]))
+        number = graph.constant(float(settings["left"] if left else settings["right"]))
         return graph.add(operator, *((number, inputs[0]) if left else (inputs[0], number)))
 
     return write
@@ -223,7 +223,7 @@ def _function(operator: str, **attributes: Any) -> Writer:
 
 def _clamp(graph: _Graph, inputs: Sequence[str], settings: Mapping[str, Any], shapes: Sequence[tuple[int, ...]]) -> str:
     del shapes
-    limits = ["" if v is None else graph.fixed(float(v)) for v in (settings["low"], settings["high"])]
+    limits = ["" if v is None else graph.constant(float(v)) for v in (settings["low"], settings["high"])]
     return graph.add("Clip", inputs[0], *limits)
 
 
@@ -231,11 +231,11 @@ def _gelu(graph: _Graph, inputs: Sequence[str], settings: Mapping[str, Any], sha
     del shapes
     (x,) = inputs
     if settings["tanh"]:
-        cube = graph.add("Mul", graph.add("Mul", graph.add("Mul", x, x), x), graph.fixed(0.044715))
-        inner = graph.add("Tanh", graph.add("Mul", graph.add("Add", x, cube), graph.fixed(math.sqrt(2 / math.pi))))
+        cube = graph.add("Mul", graph.add("Mul", graph.add("Mul", x, x), x), graph.constant(0.044715))
+        inner = graph.add("Tanh", graph.add("Mul", graph.add("Add", x, cube), graph.constant(math.sqrt(2 / math.pi))))
     else:
-        inner = graph.add("Erf", graph.add("Mul", x, graph.fixed(math.sqrt(0.5))))
-    return graph.add("Mul", graph.add("Mul", x, graph.add("Add", inner, graph.fixed(1.0))), graph.fixed(0.5))
+        inner = graph.add("Erf", graph.add("Mul", x, graph.constant(math.sqrt(0.5))))
+    return graph.add("Mul", graph.add("Mul", x, graph.add("Add", inner, graph.constant(1.0))), graph.constant(0.5))
 
 
 # ---- shapes -------------------------------------------------------------------------------------------------------
@@ -264,14 +264,14 @@ def _slice(graph: _Graph, inputs: Sequence[str], settings: Mapping[str, Any], sh
                 values.append(value)
         axis += 1
     x = inputs[0]
-    x = graph.add("Slice", x, *(graph.fixed(v) for v in (starts, stops, axes, steps))) if axes else x
-    x = graph.add("Squeeze", x, graph.fixed(gone)) if gone else x
-    return graph.add("Unsqueeze", x, graph.fixed(new)) if new else x
+    x = graph.add("Slice", x, *(graph.constant(v) for v in (starts, stops, axes, steps))) if axes else x
+    x = graph.add("Squeeze", x, graph.constant(gone)) if gone else x
+    return graph.add("Unsqueeze", x, graph.constant(new)) if new else x
 
 
 def _stack(graph: _Graph, inputs: Sequence[str], settings: Mapping[str, Any], shapes: Sequence[tuple[int, ...]]) -> str:
     del shapes
-    axis = graph.fixed([settings["axis"]])
+    axis = graph.constant([settings["axis"]])
     return graph.add("Concat", *(graph.add("Unsqueeze", x, axis) for x in inputs), axis=settings["axis"])
 
 
@@ -287,10 +287,10 @@ WRITERS: dict[str, Writer] = {
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,
     "batch_norm": _batch_norm,
-    "dropout": lambda graph, inputs, settings, shapes: graph.add("Dropout", inputs[0], graph.fixed(settings["rate"])),
+    "dropout": lambda graph, inputs, settings, shapes: graph.add("Dropout", inputs[0], graph.constant(settings["rate"])),
     "matmul": lambda graph, inputs, settings, shapes: graph.add("MatMul", *inputs),
     **{n: _arithmetic(o) for n, o in (("add", "Add"), ("subtract", "Sub"), ("multiply", "Mul"), ("divide", "Div"))},
-    "power": lambda graph, inputs, settings, shapes: graph.add("Pow", inputs[0], graph.fixed(settings["exponent"])),
+    "power": lambda graph, inputs, settings, shapes: graph.add("Pow", inputs[0], graph.constant(settings["exponent"])),
     "softmax": lambda graph, inputs, settings, shapes: graph.add("Softmax", inputs[0], axis=settings["axis"]),
     "log_softmax": lambda graph, inputs, settings, shapes: graph.add("LogSoftmax", inputs[0], axis=settings["axis"]),
     "clamp": _clamp,
@@ -300,7 +300,7 @@ WRITERS: dict[str, Writer] = {
         "ReduceMean", inputs[0], axes=settings["axes"], keepdims=int(settings["keep"])
     ),
     "sum": lambda graph, inputs, settings, shapes: graph.add(
-        "ReduceSum", inputs[0], graph.fixed(settings["axes"]), keepdims=int(settings["keep"])
+        "ReduceSum", inputs[0], graph.constant(settings["axes"]), keepdims=int(settings["keep"])
     ),
     "reshape": lambda graph, inputs, settings, shapes: graph.add("Reshape", inputs[0], graph.shape(settings["shape"])),
     "broadcast": lambda graph, inputs, settings, shapes: graph.add("Expand", inputs[0], graph.shape(settings["shape"], exact=True)),

@@ -39,7 +39,7 @@ class Fixed:
             raise Untrainable("with a setting that depends on the batch")
         return self.values[0]
 
-    def merged(self) -> list[int]:
+    def joint_shape(self) -> list[int]:
         """Integers as a description has them: a negative number is so many times the batch."""
         small, large = (v.reshape(-1).tolist() for v in self.values)
         return [_merge(int(a), int(b)) for a, b in zip(small, large, strict=True)]
@@ -114,7 +114,7 @@ class Importer:
 
     def add(self, name: str, *inputs: Value, **settings: Any) -> int:
         """Write one operation; the number of its value."""
-        taken = tuple(self._named(v) for v in inputs)
+        taken = tuple(self._name_of(v) for v in inputs)
         metas = [self._meta(v) for v in taken]
         if name in ("batch_norm", "dropout"):
             results = metas[0]
@@ -125,7 +125,7 @@ class Importer:
         self._shapes.append(results)
         return len(self.operations)
 
-    def _named(self, value: Value) -> int | str:
+    def _name_of(self, value: Value) -> int | str:
         """The number or the name of what an operation takes; an array becomes a constant."""
         if isinstance(value, str):
             self.read[value] = self.leaves[value]
@@ -137,7 +137,7 @@ class Importer:
         self.constants[name] = np.ascontiguousarray(array.astype(kind))
         return name
 
-    def fixed(self, value: Value | None) -> Fixed | None:
+    def fixed_value(self, value: Value | None) -> Fixed | None:
         """What is fixed; a leaf that is a setting of an operator is no weight."""
         if isinstance(value, str):
             return Fixed((self.leaves[value], self.leaves[value]))
@@ -184,7 +184,7 @@ def from_onnx(data: bytes, name: str) -> tuple[ModelDescription, Tree]:
     version = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     for number, node in enumerate(graph.node):
         _take_node(onnx, importer, node, values, version, f"model: node {number} of {name}")
-    return _finished(model, importer, values[graph.output[0].name], name)
+    return _description_of(model, importer, values[graph.output[0].name], name)
 
 
 def _begin(onnx: Any, given: Any, leaves: dict[str, Array], name: str) -> Importer:
@@ -214,7 +214,7 @@ def _take_node(onnx: Any, importer: Importer, node: Any, values: dict[str, Value
             raise Untrainable("of another domain" if not missing else "on something that is not computed before it")
         folds = node.op_type in FOLDED and all(v is None or isinstance(v, Fixed) or _is_integer(importer, v) for v in taken)
         if node.op_type == "Constant" or node.op_type == "Shape" or folds:
-            results: Sequence[Value] = _folded(importer, entry)
+            results: Sequence[Value] = _fold_constants(importer, entry)
         elif node.op_type in OPERATORS:
             found = OPERATORS[node.op_type](importer, entry)
             results = found if isinstance(found, list) else [found]
@@ -237,7 +237,7 @@ def _is_integer(importer: Importer, value: Value) -> bool:
     return isinstance(value, str) and importer.leaves[value].dtype.kind in "iu"
 
 
-def _folded(importer: Importer, node: Node) -> list[Value]:
+def _fold_constants(importer: Importer, node: Node) -> list[Value]:
     """What a node gives that does not depend on the samples."""
     from fedfleet.tasks.description.onnx_constants import FOLDED
 
@@ -249,12 +249,12 @@ def _folded(importer: Importer, node: Node) -> list[Value]:
         small, large = importer.shapes(node.inputs[0] if node.inputs[0] is not None else 0)
         span = slice(node.attributes.get("start", 0), node.attributes.get("end"))
         return [Fixed((np.array(small[span], np.int64), np.array(large[span], np.int64)))]
-    fixed = [importer.fixed(v) for v in node.inputs]
+    fixed = [importer.fixed_value(v) for v in node.inputs]
     results = [FOLDED[node.operator]([None if f is None else f.values[i] for f in fixed], node.attributes) for i in range(2)]
     return [Fixed((np.asarray(results[0]), np.asarray(results[1])))]
 
 
-def _finished(model: Any, importer: Importer, output: Value | None, name: str) -> tuple[ModelDescription, Tree]:
+def _description_of(model: Any, importer: Importer, output: Value | None, name: str) -> tuple[ModelDescription, Tree]:
     if not isinstance(output, int):
         raise BadInput(f"model: the output of {name} does not depend on its input")
     floats = {n for n, v in importer.read.items() if v.dtype == np.float32}

@@ -29,7 +29,7 @@ def needed_input(node: Node, place: int) -> Value:
 def fixed_integers(importer: Importer, node: Node, place: int, attribute: str) -> list[int] | None:
     """A setting that is an input in newer files and an attribute in older ones."""
     if place < len(node.inputs) and node.inputs[place] is not None:
-        fixed = importer.fixed(node.inputs[place])
+        fixed = importer.fixed_value(node.inputs[place])
         assert fixed is not None
         return [int(v) for v in fixed.same.reshape(-1)]
     found = node.attributes.get(attribute)

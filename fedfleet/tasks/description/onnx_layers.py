@@ -115,14 +115,14 @@ def _recurrence(name: str, gates: Sequence[int]) -> Reader:
             raise Untrainable("with linear_before_reset = 0")
         hidden = node.attributes["hidden_size"]
 
-        def reordered(value: Value, start: int) -> Value:
+        def reorder_gates(value: Value, start: int) -> Value:
             pieces = [importer.add("slice", value, index=[0, [start + g * hidden, start + (g + 1) * hidden, None]]) for g in gates]
             return importer.add("concatenate", *pieces, axis=0)
 
-        weights = [reordered(needed_input(node, 1), 0), reordered(needed_input(node, 2), 0)]
+        weights = [reorder_gates(needed_input(node, 1), 0), reorder_gates(needed_input(node, 2), 0)]
         bias = node.inputs[3] if len(node.inputs) > 3 else None
         if bias is not None:
-            weights += [reordered(bias, 0), reordered(bias, len(gates) * hidden)]
+            weights += [reorder_gates(bias, 0), reorder_gates(bias, len(gates) * hidden)]
         x = importer.add("permute", needed_input(node, 0), axes=[1, 0, 2])
         y = importer.add(name, x, *weights, layers=1, biased=bias is not None)
         # Back to [places, directions, batch, hidden].

@@ -80,13 +80,13 @@ def _reduction(name: str) -> Reader:
 
 
 def _to_shape(importer: Importer, x: Value, small: Sequence[int], large: Sequence[int]) -> Value:
-    shape = Fixed((np.array(small), np.array(large))).merged()
+    shape = Fixed((np.array(small), np.array(large))).joint_shape()
     return importer.add("reshape", x, shape=shape)
 
 
 def _reshape(importer: Importer, node: Node) -> Value:
     check_attributes(node, allowzero=0)
-    x, wanted = needed_input(node, 0), importer.fixed(needed_input(node, 1))
+    x, wanted = needed_input(node, 0), importer.fixed_value(needed_input(node, 1))
     assert wanted is not None
     found: list[list[int]] = []
     for before, after in zip(importer.shapes(x), wanted.values, strict=True):
@@ -130,10 +130,10 @@ def _concatenate(importer: Importer, node: Node) -> Value:
 
 
 def _expand(importer: Importer, node: Node) -> Value:
-    x, wanted = needed_input(node, 0), importer.fixed(needed_input(node, 1))
+    x, wanted = needed_input(node, 0), importer.fixed_value(needed_input(node, 1))
     assert wanted is not None
     shapes = [np.broadcast_shapes(s, tuple(int(n) for n in w)) for s, w in zip(importer.shapes(x), wanted.values, strict=True)]
-    return importer.add("broadcast", x, shape=Fixed((np.array(shapes[0]), np.array(shapes[1]))).merged())
+    return importer.add("broadcast", x, shape=Fixed((np.array(shapes[0]), np.array(shapes[1]))).joint_shape())
 
 
 def _slice(importer: Importer, node: Node) -> Value:
@@ -170,7 +170,7 @@ def _gather(importer: Importer, node: Node) -> Value:
         if axis or importer.rank(data) != 2 or isinstance(data, int):
             raise Untrainable("with places that are computed")
         return importer.add("embedding", places, data)
-    fixed = importer.fixed(places)
+    fixed = importer.fixed_value(places)
     assert fixed is not None
     before: list[Any] = [[None, None, None]] * axis
     if fixed.same.ndim == 0:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedfleet.executors.mnn.expressions import OPERATIONS, Graph, log_shares, part, permuted, pieces, ranked, spread
+from fedfleet.executors.mnn.expressions import OPERATIONS, Graph, log_shares, part, permute_axes, pieces, spread, with_rank
 from fedfleet.executors.mnn.library import constant, read, write
 from tests.executors.mnn.gradients import value_and_gradients
 
@@ -21,9 +21,9 @@ def x():
 
 def test_shapes_are_those_of_numpy(x):
     var = constant(x)
-    np.testing.assert_array_equal(shown(ranked(var, 5)), x[None, None])
+    np.testing.assert_array_equal(shown(with_rank(var, 5)), x[None, None])
     np.testing.assert_array_equal(shown(part(var, 2, 1, 6, 2)), x[:, :, 1:6:2])
-    np.testing.assert_array_equal(shown(permuted(var, [2, 0, 1])), x.transpose(2, 0, 1))
+    np.testing.assert_array_equal(shown(permute_axes(var, [2, 0, 1])), x.transpose(2, 0, 1))
     assert part(var, 1, 0, 3) is var
     for mine, theirs in zip(pieces(var, 3, 2), np.split(x, 3, 2), strict=True):
         np.testing.assert_array_equal(shown(mine), theirs)

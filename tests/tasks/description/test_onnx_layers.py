@@ -54,13 +54,13 @@ def test_gates_are_brought_into_the_order_of_pytorch(operator, bias):
     make, order, attributes = GATES[operator]
     layer, x = make(3, 4, bias=bias), drawn(5, 6, 3)
 
-    def reordered(*names):
+    def reorder_gates(*names):
         gates = [np.split(getattr(layer, n).detach().numpy(), len(order)) for n in names]
         return np.concatenate([each[g] for each in gates for g in order])[None]
 
-    tensors = {"w": reordered("weight_ih_l0"), "r": reordered("weight_hh_l0")}
+    tensors = {"w": reorder_gates("weight_ih_l0"), "r": reorder_gates("weight_hh_l0")}
     if bias:
-        tensors["b"] = reordered("bias_ih_l0", "bias_hh_l0")
+        tensors["b"] = reorder_gates("bias_ih_l0", "bias_hh_l0")
     importer = importer_for(6, 3, **tensors)
     by_place = importer.add("permute", 0, axes=[1, 0, 2])
     given = node(operator, by_place, *tensors, hidden_size=4, **attributes)
