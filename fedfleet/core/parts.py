@@ -333,7 +333,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One client's work, complete. `noise_key` addresses the noise that the client itself adds; None: the seed, as in a simulation."""
+    """One client's work, complete. `noise_key` addresses the noise that the client adds; None: the seed, as in a simulation."""
 
     task: int
     client: int
