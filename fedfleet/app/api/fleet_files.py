@@ -7,7 +7,7 @@ from pathlib import Path
 from fedfleet.app.terminal.answers import Answer, check_writable
 from fedfleet.app.terminal.text import metrics_text
 from fedfleet.app.terminal.value_checks import one_of
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, nearest_file
 
 _SOURCES = ("both", "tasks", "profiles")
 
@@ -29,6 +29,8 @@ def from_run(folder: Path, *, out: Path, states: Path | None = None, source: str
     one_of("source", source, _SOURCES)
     check_writable("out", out)
     if not (folder / "wire").is_dir():
+        if not folder.is_dir():
+            raise BadInput(f"there is no run folder {folder}{nearest_file(folder)}")
         raise BadInput(f"{folder} is no served run; the devices of a simulation are those of its spec (world.devices)")
     _, events, _ = open_run(folder)
     rows = fleets.device_rows(events, fleets.stored_profiles(folder), source)  # type: ignore[arg-type]

@@ -112,7 +112,9 @@ def line_to(server: str, trust: Trust) -> ServerLine:
 
     if scheme == "http" and trust.uses_tls:
         raise BadInput(f"--server {server} is without TLS, which the other options ask for; write https://{host}:{port}")
-    refuse_plain(f"{host}:{port}", scheme == "https")
+    refuse_plain(
+        f"{host}:{port}", scheme == "https", f"write https://{host}:{port}, and give --ca FILE with the server's authority"
+    )
     context = client_context(ClientFiles(trust.ca, trust.certificate, trust.key)) if scheme == "https" else None
     return HttpLine(server, context)
 

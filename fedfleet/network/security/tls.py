@@ -114,14 +114,14 @@ def refuse_open(address: str, tls: bool) -> None:
         )
 
 
-def refuse_plain(address: str, tls: bool) -> None:
+_TLS_CURE = "give --ca FILE with the server's authority, or --tls if the system knows it"
+
+
+def refuse_plain(address: str, tls: bool, cure: str = _TLS_CURE) -> None:
     """Refuse to call another machine without TLS: the device's secret would cross the network in plain text."""
     host, _ = split_address(address)
     if not tls and not is_loopback(host):
-        raise BadInput(
-            f"calling {address} without TLS would expose the device's secret to the network; give --ca FILE with the server's "
-            "authority, or --tls if the system knows it"
-        )
+        raise BadInput(f"calling {address} without TLS would expose the device's secret to the network; {cure}")
 
 
 def _check_version() -> None:

@@ -168,7 +168,7 @@ def test_a_large_report_goes_on_after_its_line_broke(fake):
         ("ftp://a:1", Trust(), "neither over HTTP nor over gRPC"),
         ("http://127.0.0.1:99999", Trust(), "HOST:PORT"),
         ("https://a:1/path", Trust(), "HOST:PORT"),
-        ("http://192.0.2.1:5", Trust(), "without TLS would expose"),
+        ("http://192.0.2.1:5", Trust(), "without TLS would expose .* write https://192.0.2.1:5, and give --ca"),
         ("http://127.0.0.1:5", Trust(tls=True), "without TLS, which the other options ask for"),
     ],
 )
