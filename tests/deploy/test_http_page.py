@@ -43,4 +43,4 @@ def test_what_the_page_types_works(tmp_path):
         server.kill()
         server.wait()
     profiles = (tmp_path / "served/profiles.jsonl").read_text().splitlines()
-    assert [json.loads(line)["model"] for line in profiles] == ["Pixel 6"]
+    assert [(json.loads(line)["model"], json.loads(line)["kind"]) for line in profiles] == [("digits_logreg", "Pixel 6")]

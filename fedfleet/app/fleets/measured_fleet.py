@@ -90,7 +90,7 @@ def read_profiles(path: Path) -> dict[int, Row]:
 def row_from_profile(profile: Mapping[str, Any]) -> Row:
     """What a profile says, as in a devices file. Its seconds are those of training, and of a whole batch.
 
-    >>> row_from_profile({"model": "Pixel 6", "seconds_per_batch": 4.8, "batch": 16, "down_bytes_per_second": 1000})
+    >>> row_from_profile({"model": "har_cnn", "seconds_per_batch": 4.8, "batch": 16, "down_bytes_per_second": 1000})
     {'seconds_per_sample': 0.1, 'seconds_per_batch': 0.0, 'down_kbps': [8.0]}
     """
     seconds = profile.get("seconds_per_sample") or profile["seconds_per_batch"] / max(profile.get("batch", 1), 1)

@@ -47,8 +47,8 @@ class DeviceProfiles:
 def check_profile(data: bytes) -> dict[str, str | float]:
     """What a device measured; `Refused` if anything of it is not known or no number.
 
-    >>> check_profile(b'{"model": "Pixel 6", "seconds_per_batch": 0.2}')
-    {'model': 'Pixel 6', 'seconds_per_batch': 0.2}
+    >>> check_profile(b'{"model": "har_cnn", "seconds_per_batch": 0.2}')
+    {'model': 'har_cnn', 'seconds_per_batch': 0.2}
     """
     try:
         table = parse_json(data)
